@@ -333,10 +333,7 @@ def join_response(chunks: Sequence[Any]) -> AssistantMessage | None:
 
 
 def join_arguments(chunks: Sequence[Any], index: int | None) -> str | None:
-    """
-    The arguments in *chunks* if they hold nothing but further arguments of the
-    call that is open at *index*.
-    """
+    """The arguments in *chunks* if they only continue the call at *index*."""
     try:
         pieces = [
             call.arguments

@@ -480,10 +480,7 @@ def is_stdin_terminal() -> bool:
 
 
 def confirm(question: str, done: str, *, yes: bool) -> None:
-    """
-    Ask *question* on the terminal; *yes* answers it in advance. A no ends the command:
-    nothing was *done*.
-    """
+    """Ask *question*; *yes* answers it. A no ends the command: nothing was *done*."""
     if yes:
         return
 

@@ -394,10 +394,7 @@ def _list_remarks(found: InputConversation, left_out: Iterable[str] = ()) -> lis
 def _fit_notes(
     notes: Mapping[str, Any], saved: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """
-    Those of *notes* that are new and that a name can hold besides those *saved*; and
-    what is left out.
-    """
+    """The new *notes* for which there is room beside *saved*; what is left out."""
     new = {
         key: value
         for key, value in notes.items()

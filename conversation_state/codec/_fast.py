@@ -719,10 +719,7 @@ def _write_unknown_part(part: UnknownPart) -> Object:
 
 
 def _needs_no_wrapper(value: UnknownMessage | UnknownPart, tag: str) -> bool:
-    """
-    Whether an unknown value says what it is. Its constructor has checked that it is
-    of no known kind.
-    """
+    """Whether an unknown value says what it is: its constructor refuses known kinds."""
     kind = value.raw.get(tag)
     return not value.source and isinstance(kind, str) and kind != UNKNOWN
 

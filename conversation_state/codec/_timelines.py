@@ -281,10 +281,7 @@ def read_message_tree(
 def _check_moments(
     reader: CodecReader, given: dict[str, Any], path: JsonPath
 ) -> list[int | None]:
-    """
-    The parent of each moment; adds the problems of moments, and of fields that say
-    how many there are.
-    """
+    """The parent of each moment; adds problems of moments, and of their number."""
     # Invalid values are None here, and are problems already.
     first, states = given.get("first", 0) or 0, given.get("states")
     parents = []

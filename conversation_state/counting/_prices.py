@@ -251,10 +251,7 @@ def _load_units() -> Mapping[str, Any]:
 
 
 def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
-    """
-    Raise for a time before the model existed, for which the registry returns the
-    model's first price.
-    """
+    """Raise for a time before the model existed: the registry has a price for it."""
     prices = info.prices if isinstance(info.prices, list) else []
     constraints = [each.constraint for each in prices]
     if constraints and not any(

@@ -118,10 +118,7 @@ def align_rows(
 def _find_longest_increasing(
     found: list[tuple[int, int, str]],
 ) -> list[tuple[int, int, str]]:
-    """
-    The most items of *found*, which is sorted by their first number, whose
-    second numbers increase, too.
-    """
+    """The longest part of *found*, sorted, whose second numbers increase, too."""
     # `ends` has, for each length, the lowest second number that an increasing
     # subsequence of that length can end with.
     ends: list[int] = []

@@ -137,10 +137,7 @@ def id_of_key(key: str) -> str:
 
 
 def digest_of_key(key: str) -> str:
-    """
-    The digest at the end of a *key* that `response_key` made of a provider's id; ""
-    of any other key.
-    """
+    """The digest in a *key* that `response_key` made of an id; "" of others."""
     found = _KEY.search(key)
     return "" if found is None else found[0][1:]
 

@@ -266,10 +266,7 @@ def read_ends(
     entries_digest: bytes | None = None,
     ledger_digest: bytes | None = None,
 ) -> tuple[LogEnd, LogEnd]:
-    """
-    Where both logs of a saved state end, compared with its digest; theirs are not read
-    if they are given.
-    """
+    """Where both logs of a state end, compared with its digest; or as given."""
     entries, ledger = revision.log_ends
     entries_digest = entries_digest or transaction.find_digest(*entries)
     ledger_digest = ledger_digest or transaction.find_digest(*ledger)

@@ -93,10 +93,7 @@ def checksums_of(
 
 
 class DamagedRow(Exception):  # noqa: N818 - what it is of; users see a `StoreError`
-    """
-    A row is not what a store writes. Raised where rows are read; the transaction turns
-    it into a `DamageError`.
-    """
+    """A row that no store writes; the transaction makes it a `DamageError`."""
 
 
 # What comes of decoding a row that no store wrote.

@@ -795,10 +795,7 @@ def make_rows(
 def add_rows(
     transaction: Transaction, table: LogTable, end: LogEnd, entries: Sequence[Any]
 ) -> LogEnd:
-    """
-    Add the rows of entries that come after the *end* of a log, and their large content;
-    where it ends then.
-    """
+    """Add rows of entries, and large contents, behind *end*; where that is then."""
     erased = transaction.cache.erased
     made, end, uses, blobs = make_rows(table, end, entries, erased)
     add_blobs(transaction, blobs)

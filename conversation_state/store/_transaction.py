@@ -278,10 +278,7 @@ class Transaction:
             cache.forget()
 
     def recall(self, name: str) -> RememberedHead | None:
-        """
-        The head of *name* as it was seen last, here or before; None if it is not
-        remembered, or not trusted.
-        """
+        """The head of *name* as seen last; None if not remembered, or not trusted."""
         # After a conflict: see `CachedBackend.write`.
         if not self.trusts_memory:
             return None
@@ -374,10 +371,7 @@ class Transaction:
         raise NotSavedError(self.url, "label", label, tuple(near), why)
 
     def find_newest(self, name: str) -> Newest | None:
-        """
-        What is newest of a name, in one query, and `catch_up` with it; None if nothing
-        is saved under it.
-        """
+        """What is newest of a name, in one query, and `catch_up` with it; or None."""
         known = self.cache.changes
         with reading_rows():
             row = self.tables.get_head(name)
@@ -413,10 +407,7 @@ class Transaction:
         expecting: Head | int | None,
         advice: str = "Look at the newest revision, then try again",
     ) -> None:
-        """
-        Check, in the transaction that changes something, that the head of a name is
-        still the expected one.
-        """
+        """Check, in the changing transaction, that a head is still the expected one."""
         if expecting is not None:
             self.get_name(text)
             self.find_head(text, expecting, advice)

@@ -160,10 +160,7 @@ _NOTHING: Iterator[Any] = iter(())
 
 
 class Derived(Source):
-    """
-    What *make* makes of each item of a stream, called once for each, and *last* in the
-    place of its end.
-    """
+    """What *make* makes of each item, called once for each; *last* at the end."""
 
     __slots__ = ("_last", "_make")
 

@@ -167,10 +167,7 @@ def compare_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def compare_content(state: Aggregator, before: Aggregator) -> dict[str, Any]:
-    """
-    *state*, made of *before*, without what differs between two runs: new identities,
-    times, and ids of turns.
-    """
+    """*state*, made of *before*, without new identities, times, ids of turns."""
     known = {entry.id for entry in before.entries}
     recorded = {entry.id for entry in before.ledger}
     return {

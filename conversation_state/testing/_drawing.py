@@ -16,10 +16,7 @@ Fields: TypeAlias = dict[str, Any]
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:
-    """
-    *make*, which gives the same strategy for the same arguments: a strategy
-    for messages is made of hundreds.
-    """
+    """*make*, called once for the same arguments: its strategies are large."""
     kept: Any = cache(make)
 
     @wraps(make)

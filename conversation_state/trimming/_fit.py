@@ -183,10 +183,7 @@ def _find_no_task() -> None:
 
 
 def _starts_with_user(context: TrimContext, seq: int) -> bool:
-    """
-    Whether a run that starts at position *seq* begins with a user's message, behind
-    system messages.
-    """
+    """Whether a user speaks first from position *seq* on, but for the system."""
     messages = context._selection.messages_at(seq)
     if not isinstance(messages[0], SystemMessage):
         return not isinstance(messages[0], _NOT_FIRST)
@@ -412,10 +409,7 @@ class Fit(_KeepNewest):
         earlier: TaskFinder,
         rewrites: Log[Rewrite],
     ) -> RunStart | None:
-        """
-        As `choose`, of the cuts that are *slack* tokens apart; None if none of these
-        leaves out enough.
-        """
+        """As `choose`, of cuts *slack* tokens apart; None if that is not enough."""
         lead, lead_tokens = survey.lead, survey.lead_tokens
         # With more slack than half of the room, one step could drop nearly everything
         # that fits.
@@ -626,10 +620,7 @@ _NONE, _NOT_READ = -1, -2
 def _show_run(
     context: TrimContext, lead: _Lead, start: RunStart, total: int
 ) -> TrimContext:
-    """
-    The *lead*, the task and the run from *start* on, of *total* tokens from where the
-    survey begins.
-    """
+    """The *lead*, the task and the run from *start*, of *total* surveyed tokens."""
     selection = context._selection
     size = len(selection.entries)
     first, stop = lead.size, start.cut.seq

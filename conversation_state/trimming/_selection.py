@@ -187,10 +187,7 @@ class Selection:
                 yield seq, message
 
     def located(self) -> Iterator[tuple[int, Message]]:
-        """
-        As `pairs`, but with the position that each message has in the log, also where
-        it was moved.
-        """
+        """As `pairs`, with each message's position in the log, even if it was moved."""
         for seq, messages in self.iterate():
             edit = self.find_edit(seq) if len(messages) > 1 else None
             seqs = edit.seqs if edit else ()

@@ -119,10 +119,7 @@ class DroppedView(_SelectionView[Dropped]):
         return removed, elsewhere
 
     def _find_single(self, removed: Mapping[int, str]) -> list[Dropped]:
-        """
-        The positions in no range that were *removed*, or show a summary of
-        themselves and others.
-        """
+        """The positions in no range that were *removed*, or show a summary."""
         selection = self._selection
         changes = selection.changes.items()
         summaries = [seq for seq, edit in changes if edit.stands_for]

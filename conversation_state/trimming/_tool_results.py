@@ -79,10 +79,7 @@ class _Rewritten(NamedTuple):
 
 
 def _rewrite_log(selection: Selection, steps: tuple[_RewriteStep, ...]) -> _Rewritten:
-    """
-    The whole log of *selection*, where all results pass *steps*. O(entries since the
-    last time).
-    """
+    """The log of *selection* after *steps*. O(entries since the last time)."""
     counter = selection.counter
 
     def add_entry(run: _Rewritten, entry: Entry) -> _Rewritten:

@@ -464,10 +464,7 @@ def survey_log(
 def find_surveyed(
     entries: Log[Entry], counter: TokenCounter, rules: Rules
 ) -> int | None:
-    """
-    Where the longest survey begins that is remembered near the end of *entries*; None
-    if none is.
-    """
+    """Where the longest survey near the end of *entries* begins; None if none is."""
     found = [
         key.since
         for key in entries.fold_keys()

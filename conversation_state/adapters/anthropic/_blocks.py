@@ -185,10 +185,7 @@ def _read_media(block: ObjectReader, kind: str) -> Part | None:
 def write_part(
     writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
-    """
-    The block that *part* is in a message of *role*; None if the format has
-    none, and the part is lost.
-    """
+    """The block that *part* is in a message of *role*; None if it is lost."""
     notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     if isinstance(part, (TextPart, RefusalPart)):

@@ -106,10 +106,7 @@ _CITATION = frozenset({"citation", "type"})
 
 
 class StreamBlock:
-    """
-    A block while it is sent. Of a type that can't be given in pieces it is given whole,
-    at its end.
-    """
+    """A block while it is sent; one whose type has no pieces comes at its end."""
 
     def __init__(self, kind: str, index: int) -> None:
         self.kind = kind

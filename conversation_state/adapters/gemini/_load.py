@@ -351,10 +351,7 @@ def _add_details(
 def _sum_counts(
     counts: dict[str, int], extra: dict[str, int]
 ) -> tuple[Totals, Details]:
-    """
-    The totals, and the details of prompt and completion; what these take is no
-    longer in *extra*.
-    """
+    """The totals and both details; what these take is no longer in *extra*."""
     prompt = counts.get("prompt_token_count", 0)
     tools = counts.get("tool_use_prompt_token_count", 0)
     written = max([counts.get(name, 0) for name in _CANDIDATES])
@@ -596,10 +593,7 @@ class GeminiLoader(MessageLoader):
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
     def _load_user_content(self, node: GeminiObject, prefix: str) -> list[Message]:
-        """
-        Messages of the user, and results of functions. The first one has the notes on
-        the content.
-        """
+        """Messages and results. The first one has the notes on the content."""
         node.keep(_CONTENT)
         messages: list[Message] = []
         parts: list[Part] = []

@@ -553,10 +553,7 @@ class StreamedCalls:
         self._args: dict[str | int, Any] = {}
 
     def read(self, node: GeminiObject, prefix: str) -> list[ToolCall]:
-        """
-        The calls that are whole with the part at *node*. Ids that are made up
-        begin with *prefix*.
-        """
+        """The calls whole with the part at *node*. Made ids begin with *prefix*."""
         if not is_map(node.raw["functionCall"]):
             return [self._read_whole_call(node, prefix)]
 

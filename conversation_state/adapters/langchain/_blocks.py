@@ -232,10 +232,7 @@ _SHAPES: Mapping[type[Part], str] = {
 def extra_keys(
     raw: Mapping[str, Any], base: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """
-    The keys of *raw* that *base* does not have; None if *raw* does not have all keys
-    and values of *base*.
-    """
+    """The keys of *raw* that *base* lacks; None if it lacks some of *base*."""
     rest = {key: value for key, value in raw.items() if key not in base}
     for key, value in base.items():
         if key not in raw:

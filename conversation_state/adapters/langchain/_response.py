@@ -471,10 +471,7 @@ def _with_asides(
 def _load_meta(
     raw: dict[str, Any], details: dict[str, Any], notes: dict[str, Any]
 ) -> ResponseMeta | None:
-    """
-    The metadata of the response, or None. Removes from *notes* the values that the
-    metadata has.
-    """
+    """The response's metadata, or None. Removes from *notes* what it has."""
     reason = model = own_id = ""
     if details:
         rest = dict(details)

@@ -185,10 +185,7 @@ def read_images(node: ObjectReader) -> list[Part]:
 
 
 def _read_thinking(block: ObjectReader) -> Part | None:
-    """
-    Mistral's thoughts, a list of texts whose lengths are noted; None if they
-    are more than texts.
-    """
+    """Mistral's thoughts, their lengths noted; None if they are more than texts."""
     pieces = block.raw.get("thinking")
     if not is_list(pieces) or not all(map(_is_plain_text, pieces)):
         return None
@@ -288,10 +285,7 @@ def _name_audio_format(media_type: str) -> str:
 def write_part(
     writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
-    """
-    The block that *part* is in a message of *role*; None if the format has
-    none, and the part is lost.
-    """
+    """The block that *part* is in a message of *role*; None if it is lost."""
     notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     is_said = not isinstance(part, TextPart) or part.text or notes

@@ -309,10 +309,7 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
 
 
 def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
-    """
-    The name and the arguments in *body*; some providers leave out *key* if there
-    are no arguments.
-    """
+    """Name and arguments in *body*; some omit *key* if there are none."""
     body.keep(frozenset({"name", key}))
     if key not in body.raw:
         body.notes.setdefault("without", []).append(key)

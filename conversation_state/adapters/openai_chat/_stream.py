@@ -419,10 +419,7 @@ class AudioAssembler:
             self._transcript.append(_get_piece(node, "transcript"))
 
     def finish(self) -> tuple[AudioPart | None, dict[str, Any]]:
-        """
-        The audio with its metadata, None if it can't be decoded; and then
-        what there is instead.
-        """
+        """The audio, None if it can't be decoded; and what there is instead."""
         transcript, encoded = mended("".join(self._transcript)), "".join(self._data)
         keys = {**self._keys, **without_empty({"transcript": transcript})}
         # Each piece may have been encoded by itself, with padding at its end. A single

@@ -287,10 +287,7 @@ def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | No
 def write_block(
     writer: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
-    """
-    The block that *part* is in a message of *role*; None if the format has
-    none, and the part is lost.
-    """
+    """The block that *part* is in a message of *role*; None if it is lost."""
     notes = writer.notes(part, path)
     block: dict[str, Any] | None = None
     done = map_of(notes, "done")

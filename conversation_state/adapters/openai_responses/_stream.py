@@ -119,10 +119,7 @@ class StreamedText:
         return self.whole or "".join(self.pieces) + self.cut.rest()
 
     def rest(self, whole: str) -> str | None:
-        """
-        The text that *whole*, valid Unicode, has behind the pieces; None if it does
-        not begin with them.
-        """
+        """What *whole* has behind the pieces; None if they do not begin it."""
         given = "".join(self.pieces)
         return whole[len(given) :] if whole.startswith(given) else None
 

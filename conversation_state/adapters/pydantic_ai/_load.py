@@ -148,10 +148,7 @@ def _load_response_message(node: ObjectReader) -> Message:
 
 
 def _read_run_id(node: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
-    """
-    The run id of a message if it is a UUID in canonical form; and the keys that
-    need no note then.
-    """
+    """The run id if it is a canonical UUID; and the keys that need no note then."""
     run_id = node.raw.get("run_id")
     with suppress(AttributeError, TypeError, ValueError):
         run = UUID(run_id)

@@ -96,10 +96,7 @@ def keep_keys(
 
 
 def _to_json_text(value: Any) -> str | None:
-    """
-    *value* as JSON text, with integers of any size and nesting of any depth;
-    None if it is not JSON.
-    """
+    """*value* as JSON text, of any size and depth; None if it is not JSON."""
     try:
         text = json.dumps(
             value, allow_nan=False, ensure_ascii=False, separators=(",", ":")

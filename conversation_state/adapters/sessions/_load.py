@@ -145,10 +145,7 @@ def _split_sessions(
 
 
 def recognize(lines: Iterable[Any]) -> str:
-    """
-    The format of the session that *lines* (JSON objects) are, one of `FORMATS`; "" if
-    it is unknown.
-    """
+    """The format of *lines* (JSON objects), of `FORMATS`; "" if unknown."""
     raws = [each for each in lines if is_map(each)]
     return next((kind for kind, each in _LOADERS.items() if each.recognize(raws)), "")
 

@@ -730,10 +730,7 @@ def make_usage(
 
 
 def make_media(data: Any, media_type: str, name: str = "", **keys: Any) -> Part | None:
-    """
-    The media of a URL or of *data* in base64; None if that is no such thing. A URL is
-    recognised by its scheme.
-    """
+    """The media of a URL, by its scheme, or of *data* in base64; else None."""
     if not isinstance(data, str) or not data:
         return None
 

@@ -287,10 +287,7 @@ class TranscriptTurn:
         return [*thoughts, *content]
 
     def _read_turn_content(self) -> str | list[Part]:
-        """
-        The content. The result of a tool is a text for the model in any case, of
-        whatever kind of JSON.
-        """
+        """The content. A tool's result is a text for the model, whatever it is."""
         raw = self.node.raw
         if not self.what:
             # Null is not content, as OpenAI has it next to calls. Without any such key,

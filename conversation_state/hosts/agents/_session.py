@@ -204,10 +204,7 @@ class StoreSession(StoreHost):
         return await run_in_thread(self.store.load, self.session_id, at=at)
 
     async def history(self, *, limit: int | None = None) -> tuple[Head, ...]:
-        """
-        All revisions of the session, the newest first, or the newest *limit*;
-        () if nothing was added yet.
-        """
+        """The revisions, newest first, at most *limit*; () if there are none."""
         try:
             return await run_in_thread(self.store.history, self.session_id, limit=limit)
         except NotSavedError:

@@ -545,10 +545,7 @@ class CheckpointReader:
         )
 
     def hold(self, stored: StoredCheckpoint, channel: str) -> LogEnd | None:
-        """
-        The messages of a channel whose value is a list of messages or a state; None
-        if it is another value.
-        """
+        """The messages of a channel that holds a list of them, or a state; or None."""
         if stored.is_held(channel):
             return stored.hold
 

@@ -245,10 +245,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     def _must_follow_parent(
         self, config: RunnableConfig, namespace: str, parent: str | None
     ) -> bool:
-        """
-        Whether no other checkpoint may follow the parent, because that was
-        looked up as the newest one.
-        """
+        """Whether the parent was looked up as the newest: no other may follow it."""
         if self._allows_siblings:
             return False
 

@@ -167,10 +167,7 @@ def append_messages(
 
 
 def find_instructions(entries: Log[Entry], start: int = 0) -> int | None:
-    """
-    The position of the newest instructions from *start* on; None if there are
-    none. O(messages since).
-    """
+    """The newest instructions' position from *start* on, or None. O(messages since)."""
     for back in range(1, len(entries) - start + 1):
         if instructions_of(entries[-back]) is not None:
             return len(entries) - back

@@ -253,10 +253,7 @@ class Dialect:
 
     @cache
     def check(self, if_exists: tuple[str, ...], if_absent: tuple[str, ...]) -> str:
-        """
-        Whether there are rows in the tables *if_exists* and none in *if_absent*.
-        Takes the keys.
-        """
+        """Whether rows are in all *if_exists*, none in *if_absent*. Takes keys."""
         # A statement of its own: as a condition of the insertion it takes SQLite
         # as long as all the rest of a save.
         conditions = []

@@ -100,10 +100,7 @@ def has_pages(path: Path) -> bool:
 
 
 def _read_log(path: Path) -> tuple[bool, list[int]]:
-    """
-    Whether a log has any page, and the ``user_version`` of each page in it that is a
-    file's first page.
-    """
+    """Whether a log has pages; each ``user_version`` of a file's first page there."""
     is_log = False
     marks: list[int] = []
     try:

@@ -370,10 +370,7 @@ def _draw_fault(draw: DrawFn, writer: _ScriptWriter) -> Any:
 def draw_scripts(
     tools: Sequence[ToolInfo], acts: Sequence[str], *, wire: str, most: int = 5
 ) -> SearchStrategy[Script]:
-    """
-    Scripts of up to *most* turns of answers that *wire* can carry, with those *acts* of
-    the user.
-    """
+    """Scripts of up to *most* turns that *wire* can carry, with those *acts*."""
     return _draw_script(tuple(tools), tuple(acts), wire, most)
 
 

@@ -364,10 +364,7 @@ class _Run:
         model.switch(self._check_shown(allowed, after))
 
     def _name_message(self, argument: str, path: _Lines, at: int) -> Any:
-        """
-        The last message of *path*, as the *argument* of a method names it: by position,
-        or by an id.
-        """
+        """The last message of *path*, as *argument* names it: by position or id."""
         if argument in _POSITIONS:
             return at
 

@@ -177,10 +177,7 @@ class Law:
 
 
 def name_test(test: Any, name: str) -> None:
-    """
-    Give a function that `given` gets a *name* of its own, under which Hypothesis stores
-    its failing examples.
-    """
+    """Give what `given` gets a *name*, under which Hypothesis keeps examples."""
     # They are stored under the source and the signature of the function. All laws share
     # one source; what is checked has its own examples, which stay when another function
     # is checked.

@@ -62,10 +62,7 @@ _SMALLEST = Settings(_ONCE, max_examples=50, phases=[Phase.generate, Phase.shrin
 def cover(
     strategy: SearchStrategy[T], list_shapes: Callable[[], Iterable[NamedExample[T]]]
 ) -> SearchStrategy[T]:
-    """
-    *strategy*, of which every check tries each of *list_shapes* before it draws, the
-    first one first.
-    """
+    """*strategy*, after each of *list_shapes*, in that order, was tried."""
     _COVERED[strategy] = list_shapes
     return strategy
 

@@ -114,10 +114,7 @@ STATES: SearchStrategy[Aggregator] = cover(
 def _make_view(
     conversation: tuple[Message, ...], share: int | None, gone: list[int]
 ) -> TrimContext:
-    """
-    A view of *conversation*, some of it removed, with a budget for *share* hundredths
-    of it, or without one.
-    """
+    """A view of *conversation*, partly removed, with a budget of *share* percent."""
     state = Aggregator.new(messages=conversation)
     view = TrimContext.of(state)
     if share is not None:

@@ -63,10 +63,7 @@ class ReducerContract(Contract):
         return compare_content(self._call_reducer(state), state)
 
     def _find_removable(self, state: Aggregator) -> set[str]:
-        """
-        The entries that the reducer may remove: with a call its result, and with a
-        result its call.
-        """
+        """What the reducer may remove: with a call its result, and the reverse."""
         if self.removes is None:
             return set()
 

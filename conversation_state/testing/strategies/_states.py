@@ -198,10 +198,7 @@ def checkpoints() -> SearchStrategy[Checkpoint]:
 
 
 def _alter_state(draw: DrawFn, state: Aggregator) -> Aggregator:
-    """
-    A version of *state* as a store or another program may have changed it: with an
-    entry erased, or moved.
-    """
+    """*state* as a store may have changed it: with an entry erased, or moved."""
     entries = list(state.entries)
     # One of the last, so that little of a long past is in the difference.
     last = min(len(entries), 4)
