@@ -3,6 +3,7 @@ Each rule of the strict provider: the smallest request that breaks it, and its n
 neighbour that is accepted.
 """
 
+import base64
 import itertools
 import json
 import re
@@ -450,6 +451,12 @@ def media(kind, media_type, data="aGk="):
     return talk([text(), block(kind, source=source)])
 
 
+def png_of(width):
+    """The beginning of a PNG of this width, in base64."""
+    begin = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + bytes(12)
+    return base64.b64encode(begin).decode()
+
+
 def with_tools(*tools):
     """A request of Anthropic's Messages with tools."""
     return talk([text()], tools=list(tools))
@@ -622,6 +629,10 @@ ANTHROPIC = {
     "media_by_url": (
         talk([text(), block("image", source={"type": "url", "url": "https://e.x/a"})]),
         media("image", "image/png"),
+    ),
+    "image_pixels": (
+        media("image", "image/png", png_of(8_001)),
+        media("image", "image/png", png_of(8_000)),
     ),
     "image_size": (
         media("image", "image/png", "a" * (5 * 1024 * 1024 + 1)),

@@ -58,9 +58,9 @@ SOURCES: tuple[Rule, ...] = (
         format="",
         host="",
         name="image_types",
-        says="Images by value are PNG, JPEG, WebP or GIF; for Gemini HEIC or HEIF instead of GIF. For Anthropic their bytes are of the stated type, and at most 5 MB.",
+        says="Images by value are PNG, JPEG, WebP or GIF; for Gemini HEIC or HEIF instead of GIF. For Anthropic their bytes are of the stated type, at most 5 MB and 8,000 pixels a side, 2,000 among more than twenty.",
         does="What is only named wrong gets its media type; other images are left out.",
-        source="https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision, https://ai.google.dev/gemini-api/docs/image-understanding, https://github.com/NousResearch/hermes-agent/issues/55432, https://github.com/vybestack/llxprt-code/issues/2130",
+        source="https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision, https://ai.google.dev/gemini-api/docs/image-understanding, https://github.com/NousResearch/hermes-agent/issues/55432, https://github.com/vybestack/llxprt-code/issues/2130, https://github.com/anthropics/claude-code/issues/49537",
     ),
     Rule(
         format="anthropic",

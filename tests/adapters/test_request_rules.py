@@ -1014,6 +1014,51 @@ def test_media_that_are_refused(adapter, part, is_sent):
     assert () == judge(wire, export.payload, level="api")
 
 
+def drawn(side):
+    """The beginnings of images of so many pixels: PNG, JPEG, GIF, WebP."""
+    large, small = side.to_bytes(4), side.to_bytes(2)
+    thumbnail = b"\xff\xe1\x10\x00" + bytes(4094)
+    return {
+        "png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + large + bytes(9),
+        "jpeg": b"\xff\xd8" + thumbnail + b"\xff\xc0\0\x11\x08\0\1" + small + b"..",
+        "gif": b"GIF89a" + small[::-1] + bytes(9),
+        "webp": b"RIFF....WEBPVP8 " + bytes(10) + small[::-1] + bytes(9),
+    }
+
+
+@pytest.mark.parametrize("kind", drawn(0))
+@pytest.mark.parametrize(
+    ("sides", "left_out"),
+    [
+        ([8_000, 8_001], [1]),
+        ([2_500] * 20, []),
+        ([2_000] * 25, []),
+        ([2_500] * 25, range(5)),
+        ([100, 2_500] + [100] * 23, [1]),
+        ([100] * 24 + [2_500], range(5)),
+    ],
+)
+def test_large_images(kind, sides, left_out):
+    """
+    Where Claude refuses images for their size, among many, fewest are left out, and
+    not the newest.
+    """
+    images = [ImagePart(data=drawn(side)[kind], media_type="") for side in sides]
+    calls = [ToolCall("c", "f", "{}")]
+    chat = [
+        UserMessage(images[:-1]),
+        AssistantMessage(tool_calls=calls),
+        ToolMessage(images[-1:], tool_call_id="c"),
+    ]
+    export = anthropic.dump(chat)
+    first, _, last = [each["content"] for each in export.payload["messages"]]
+
+    sent = [block["type"] for block in [*first, *last[0]["content"]]]
+    assert [at for at, each in enumerate(sent) if each == "text"] == [*left_out]
+    assert ["image"] * len(left_out) == [each.what for each in export.lost]
+    assert () == judge("anthropic", export.payload)
+
+
 @pytest.mark.parametrize(
     ("media_type", "named"),
     [("application/pdf", "file.pdf"), ("", "file.pdf")],

@@ -31,6 +31,7 @@ from conversation_state.adapters.engine.export import (
     write_tools,
 )
 from conversation_state.adapters.engine.notes import map_of
+from conversation_state.adapters.engine.wire import decode_base64, measure_image
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -118,16 +119,38 @@ def _strip_text(block: dict[str, Any]) -> str | None:
     return text.rstrip() if isinstance(text, str) else None
 
 
-def _find_marked(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
-    """The blocks of *turns* that have a cache marker, each with its path."""
+def _find_limited(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
+    """The blocks of *turns* that are images or marked, each with its path."""
     return [
         (path, each)
         for turn in turns
         if isinstance(turn, _Turn)
         for path, block in (*turn.results, *turn.others)
         for each in _list_blocks(block)
-        if each.get(MARKER)
+        if each.get(MARKER) or each.get("type") == "image"
     ]
+
+
+def _find_marked(blocks: Iterable[Block]) -> list[Block]:
+    return [(path, block) for path, block in blocks if block.get(MARKER)]
+
+
+def _measure_block(block: dict[str, Any]) -> int:
+    """The pixels of the longer side of the image that *block* is; 0 if unknown."""
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, dict) else None
+    if not isinstance(data, str):
+        return 0
+
+    # The size stands in the beginning, behind a preview at most.
+    heads = (measure_image(decode_base64(data[:length])) for length in _HEADS)
+    return next(filter(None, heads), 0)
+
+
+_HEADS = (1_024, 98_304)
+_MANY = 20
+_MAX_SIDE, _MAX_SIDE_OF_MANY = 8_000, 2_000
+_LEFT_OUT = "(an image is left out)"
 
 
 def _list_blocks(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -155,6 +178,16 @@ def _is_of_provider(block: Mapping[str, Any]) -> bool:
         isinstance(kind, str)
         and kind != "tool_result"
         and kind.endswith(_OF_THE_PROVIDER)
+    )
+
+
+def _describe_size(size: int) -> str:
+    if size > _MAX_SIDE:
+        return f"the provider takes no image of more than {_MAX_SIDE} pixels"
+
+    return (
+        f"the provider takes no image of more than {_MAX_SIDE_OF_MANY} pixels among "
+        f"more than {_MANY}"
     )
 
 
@@ -350,7 +383,13 @@ class Turns:
     def payload(self) -> dict[str, Any]:
         self._place_held()
         self._end_answer(is_last=True)
-        self._writer.fit_markers(_find_marked([self.top]), _find_marked(self._turns))
+        top, blocks = _find_limited([self.top]), _find_limited(self._turns)
+        self._writer.fit_markers(_find_marked(top), _find_marked(blocks))
+        if self._writer.is_request:
+            self._fit_images(
+                [each for each in blocks if each[1].get("type") == "image"]
+            )
+
         system: dict[str, Any] = {}
         if self.top.pieces:
             system["system"] = self.top.content()
@@ -365,6 +404,32 @@ class Turns:
         is_pending = bool(self._waiting and self.container)
         container = {"container": self.container} if is_pending else {}
         return {**system, "messages": messages, **container}
+
+    def _fit_images(self, images: list[Block]) -> None:
+        """
+        Put a text in place of those *images* that the provider refuses for their size:
+        where there are many and one is large, of the large ones, or of the oldest if
+        these are fewer or the newest image is large.
+
+        Source:
+            ``At least one of the image dimensions exceed max allowed size for
+            many-image requests: 2000 pixels``,
+            https://github.com/anthropics/claude-code/issues/49537.
+        """
+        sizes = [(_measure_block(block), path, block) for path, block in images]
+        refused = [each for each in sizes if each[0] > _MAX_SIDE]
+        taken = [each for each in sizes if each[0] <= _MAX_SIDE]
+        large = [each for each in taken if each[0] > _MAX_SIDE_OF_MANY]
+        oldest = taken[:-_MANY]
+        if oldest and large:
+            is_few = len(large) < len(oldest) and large[-1] is not taken[-1]
+            refused += large if is_few else oldest
+
+        for size, path, block in refused:
+            self._writer.lose(path, "image", _describe_size(size))
+            marker = {MARKER: block[MARKER]} if MARKER in block else {}
+            block.clear()
+            block.update({"type": "text", "text": _LEFT_OUT, **marker})
 
     def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
         if not isinstance(turn, _Turn):

@@ -49,6 +49,43 @@ def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def measure_image(data: bytes) -> int:
+    """
+    The pixels of the longer side of an image; 0 if *data* does not say.
+
+    >>> measure_image(b"GIF89a" + bytes([16, 0, 32, 0]))
+    32
+    """
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        sides = [data[6:8][::-1], data[8:10][::-1]]
+    elif data[12:16] == b"IHDR":
+        sides = [data[16:20], data[20:24]]
+    elif data[8:16] == b"WEBPVP8X":
+        sides = [data[24:27][::-1], data[27:30][::-1]]
+    elif data[8:16] == b"WEBPVP8 ":
+        sides = [data[26:28][::-1], data[28:30][::-1]]
+    else:
+        sides = _find_jpeg_sides(data)
+
+    return max(int.from_bytes(side) for side in sides)
+
+
+def _find_jpeg_sides(data: bytes) -> list[bytes]:
+    at = 2 if data[:2] == b"\xff\xd8" else len(data)
+    while data[at : at + 1] == b"\xff" and at + 9 <= len(data):
+        marker = data[at + 1]
+        if marker in _FRAMES:
+            return [data[at + 5 : at + 7], data[at + 7 : at + 9]]
+
+        at += 2 + int.from_bytes(data[at + 2 : at + 4])
+
+    return [b""]
+
+
+# The markers of JPEG that begin a frame.
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import struct
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -578,6 +579,22 @@ def find_foreign_server_uses(request: AnthropicRequest) -> Iterator[Finding]:
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+\Z")
 
 
+def find_wide_images(request: AnthropicRequest) -> Iterator[Finding]:
+    """PNGs of too many pixels; among more than twenty images, of fewer."""
+    images = [*_encoded(request, "image")]
+    is_many = len(images) > 20  # noqa: PLR2004 - as documented
+    limit, words = (2_000, " for many-image requests") if is_many else (8_000, "")
+    for path, _, data in images:
+        try:
+            begin = base64.b64decode(data[:32])
+        except binascii.Error:
+            continue
+
+        sides = struct.unpack(">2I", begin[16:24].ljust(8, b"\0"))
+        if begin[12:16] == b"IHDR" and limit < max(sides):
+            yield path, {"path": path, "words": words, "limit": limit}
+
+
 def find_media_by_url(request: AnthropicRequest) -> Iterator[Finding]:
     """Media that the provider would have to fetch."""
     for path, block in request.media:
@@ -1054,6 +1071,13 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "braintrustdata/lingua/pull/160",
         by=("bedrock", "vertex"),
         dialect=True,
+    ),
+    _rule(
+        "image_pixels",
+        find_wide_images,
+        "{path}.data: At least one of the image dimensions exceed max allowed size"
+        "{words}: {limit} pixels",
+        _ISSUES + "anthropics/claude-code/issues/49537",
     ),
     _rule(
         "image_size",
