@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters import openai_chat
+from conversation_state.adapters.engine.reading import order_by_parents
 from conversation_state.aggregator import Entry
 from conversation_state.cli._framework_trees import (
     MESSAGE_CLASSES,
@@ -123,7 +124,8 @@ class _ThreadReader:
         ).fetchall()
         parents: dict[str, str | None] = {id: parent for id, parent, _ in rows}
         numbers = {id: number for id, _, number in rows}
-        for id in _order_parents_first(parents):
+        # A parent that is missing, or its own ancestor, is ignored.
+        for id in order_by_parents(parents, parents):
             try:
                 found = self._read_checkpoint(numbers[id], parents[id])
             except (RowError, DecodeError, RecursionError, sqlite3.Error) as error:
@@ -381,23 +383,6 @@ def _load_typed(kind: object, data: Any) -> Any:
     raise RowError(
         f"it is of the kind {shorten_repr(kind)}, which only code could read"
     )
-
-
-def _order_parents_first(parents: Mapping[str, str | None]) -> list[str]:
-    # A parent that is missing, or its own ancestor, is ignored.
-    order: list[str] = []
-    done: set[str] = set()
-    for start in parents:
-        way = []
-        id: str | None = start
-        while id is not None and id in parents and id not in done:
-            done.add(id)
-            way.append(id)
-            id = parents[id]
-
-        order += reversed(way)
-
-    return order
 
 
 def read_langgraph(

@@ -107,12 +107,14 @@ def draw_view(
     *previous*, shows at its start, too, a provider that cached it need not process
     again.
     """
+    names = [*_COLOURS, "dropped"]
+    items = [element("li", {"class": f"cs-of-{name}"}, name) for name in names]
     return element(
         "section",
         {"class": "cs-view", "aria-label": "What the model sees"},
         _draw_figures(view, drawer.words, previous),
         _draw_bars(view, is_linked=drawer.has_anchors),
-        _draw_legend(),
+        element("ul", {"class": "cs-legend"}, items),
         element("div", {"class": "cs-transcript"}, _draw_seen(view, drawer, previous)),
     )
 
@@ -273,12 +275,6 @@ def _draw_dropped(run: Sequence[_SeenMessage], reason: str, drawer: Drawer) -> M
 
 
 # The bars
-
-
-def _draw_legend() -> Markup:
-    names = [*_COLOURS, "dropped"]
-    items = [element("li", {"class": f"cs-of-{name}"}, name) for name in names]
-    return element("ul", {"class": "cs-legend"}, items)
 
 
 def _draw_bars(view: TrimContext, *, is_linked: bool) -> Markup:

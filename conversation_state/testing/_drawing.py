@@ -27,6 +27,12 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
     return once
 
 
+@cache
+def sample(options: tuple[Any, ...]) -> SearchStrategy[Any]:
+    """One of *options*, by the same strategy for the same ones: to make one is slow."""
+    return st.sampled_from(options)
+
+
 def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
     """
     Each of *strategies* as often as it is given, shrinking to the first: one_of() would

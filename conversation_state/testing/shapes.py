@@ -16,9 +16,9 @@ drawing (`strategies`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
@@ -46,9 +46,6 @@ from conversation_state.testing._code import USUAL_TIME
 from conversation_state.testing._comparison import decoded, unpickled
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "ACTS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Self, TypeGuard
 
@@ -493,6 +493,25 @@ def read_extra(node: ObjectReader, key: str) -> dict[str, Any]:
             node.notes[key] = {RESERVED: theirs}
 
     return extra
+
+
+def order_by_parents(
+    parents: Mapping[str, str | None], ids: Iterable[str]
+) -> list[str]:
+    """*ids*, each behind its ancestors by *parents*, else in order; rings are cut."""
+    done: set[str] = set()
+    order: list[str] = []
+    for id in ids:
+        way = []
+        here: str | None = id
+        while here is not None and here in parents and here not in done:
+            done.add(here)
+            way.append(here)
+            here = parents[here]
+
+        order += reversed(way)
+
+    return order
 
 
 def note_mended(node: ObjectReader, before: int, within: str = "") -> None:

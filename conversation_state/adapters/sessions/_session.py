@@ -28,6 +28,7 @@ from conversation_state.adapters.engine.reading import (
     DocumentReader,
     is_list,
     is_map,
+    order_by_parents,
     text_of,
 )
 from conversation_state.adapters.engine.usage import as_count
@@ -590,19 +591,7 @@ class SessionBuilder:
             self.problem(places[id], "is its own ancestor; it is a first message now")
             parents[id] = None
 
-        done: set[str] = set()
-        order: list[str] = []
-        for id in sorted(parents, key=places.__getitem__):
-            way = []
-            here: str | None = id
-            while here is not None and here in parents and here not in done:
-                done.add(here)
-                way.append(here)
-                here = parents[here]
-
-            order += reversed(way)
-
-        return order
+        return order_by_parents(parents, sorted(parents, key=places.__getitem__))
 
     def _make_tree(self, order: list[str], head: str | None) -> MessageTree:
         number = uuid.uuid5(_NAMESPACE, f"{self.format}:{self.name or order[0]}")

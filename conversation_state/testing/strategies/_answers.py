@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import attrs
@@ -16,7 +15,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
-from conversation_state.testing._drawing import once, rarely
+from conversation_state.testing._drawing import once, rarely, sample
 from conversation_state.testing._wire_answers import (
     Numbers,
     stream_answer,
@@ -51,15 +50,6 @@ _TEXTS = rarely(
     st.sampled_from(["At noon.", "I found 3 trains to Bern."]), texts(min_size=1)
 )
 _TOKENS = st.integers(1, 5_000)
-
-
-def _choose(options: Iterable[Any]) -> SearchStrategy[Any]:
-    return _choose_of(tuple(options))
-
-
-@cache
-def _choose_of(options: tuple[Any, ...]) -> SearchStrategy[Any]:
-    return st.sampled_from(options)
 
 
 def draw_arguments(draw: DrawFn, tool: ToolInfo) -> str:
@@ -116,9 +106,9 @@ def _check_broken(broken: bool | Collection[str]) -> tuple[str, ...]:
 def _break_calls(draw: DrawFn, calls: list[ToolCall], fault: str) -> list[ToolCall]:
     at = draw(st.integers(0, len(calls) - 1))
     changes: dict[str, Any] = {
-        "unknown tool": {"name": draw(_choose(("", "fly", "multi_tool_use.parallel")))},
+        "unknown tool": {"name": draw(sample(("", "fly", "multi_tool_use.parallel")))},
         "invalid JSON": {
-            "arguments": draw(_choose(('{"query": "Be', "trains", "[]", "{'a': 1}")))
+            "arguments": draw(sample(('{"query": "Be', "trains", "[]", "{'a': 1}")))
         },
         "repeated id": {"id": calls[at - 1].id if len(calls) > 1 else "call_0"},
         "missing id": {"id": ""},
@@ -133,7 +123,7 @@ def _break_calls(draw: DrawFn, calls: list[ToolCall], fault: str) -> list[ToolCa
 def _draw_answer(
     draw: DrawFn, tools: tuple[ToolInfo, ...], broken: tuple[str, ...]
 ) -> AssistantMessage:
-    fault = draw(_choose((None, None, None, *broken)))
+    fault = draw(sample((None, None, None, *broken)))
     number = draw(st.integers(0, 999_999))
     parts: list[Part] = []
     if draw(rarely(st.just(value=False), st.just(value=True))):
@@ -144,7 +134,7 @@ def _draw_answer(
     calls = [
         ToolCall(f"call_{number}_{at}", tool.name, draw_arguments(draw, tool))
         for at in range(count if tools else 0)
-        for tool in [draw(_choose(tools))]
+        for tool in [draw(sample(tools))]
     ]
     if calls and wants_calls:
         calls = _break_calls(draw, calls, fault)
@@ -157,7 +147,7 @@ def _draw_answer(
         parts, calls, reason = [], [], "stop"
     elif fault == "refused":
         parts, calls = [RefusalPart("I can't help with that.")], []  # pyright: ignore[reportAssignmentType]
-        reason = draw(_choose(("stop", "content_filter")))
+        reason = draw(sample(("stop", "content_filter")))
     elif fault == "truncated":
         reason = "length"
         if calls:
@@ -255,13 +245,13 @@ def _sent_answers(wire: str) -> SearchStrategy[AssistantMessage]:
 @st.composite
 def _draw_events(draw: DrawFn, wire: str) -> list[dict[str, Any]]:
     message = draw(_sent_answers(wire))
-    size = draw(_choose((1_000, 1, 3, 7)))
+    size = draw(sample((1_000, 1, 3, 7)))
 
     def cut(text: str) -> list[str]:
         return [text[at : at + size] for at in range(0, len(text), size)]
 
     events = [*stream_answer(wire, _write_response(wire, message), _BODY, cut)]
-    end = draw(_choose((None, None, None, "cut", "error", "repeated")))
+    end = draw(sample((None, None, None, "cut", "error", "repeated")))
     if end in {"cut", "error"}:
         events = events[: draw(st.integers(0, len(events) - 1))]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message, SystemMessage
-from conversation_state.testing._drawing import few, once
+from conversation_state.testing._drawing import few, once, sample
 from conversation_state.testing.shapes import (
     ACTS,
     SHAPES,
@@ -36,11 +36,6 @@ _LONG = 61  # messages of a long conversation
 _SELDOM = st.sampled_from([False] * 9 + [True])
 
 
-@cache
-def _sample(options: tuple[Any, ...]) -> SearchStrategy[Any]:
-    return st.sampled_from(options)
-
-
 class DrawnTurnWriter(TurnWriter):
     """A turn whose variants are drawn."""
 
@@ -51,7 +46,7 @@ class DrawnTurnWriter(TurnWriter):
     def pick(self, *options: T) -> T:
         """Any of *options*, shrinking to the first."""
         # By their numbers: options may be messages, which are slow to compare.
-        at: int = self._draw(_sample(tuple(range(len(options)))))
+        at: int = self._draw(sample(tuple(range(len(options)))))
         return options[at]
 
     def text(self, plain: str) -> str:
@@ -74,13 +69,13 @@ def _list_names(names: tuple[str, ...], options: frozenset[str]) -> tuple[str, .
 def _draw_conversation(
     draw: DrawFn, max_turns: int, options: frozenset[str]
 ) -> list[Message]:
-    if not draw(_sample((*range(20),))):
+    if not draw(sample((*range(20),))):
         return []
 
-    names = _sample(_list_names(tuple(SHAPES), options))
+    names = sample(_list_names(tuple(SHAPES), options))
     drawn = draw(st.lists(names, min_size=1, max_size=max_turns))
     conversation: list[Message] = []
-    if draw(_sample((False, False, True))):
+    if draw(sample((False, False, True))):
         conversation.append(SystemMessage("Be brief."))
 
     for number, name in enumerate(drawn):
@@ -158,7 +153,7 @@ def _draw_states(
     draw: DrawFn, conversations: SearchStrategy[Iterable[Message]]
 ) -> Aggregator:
     conversation = list(draw(conversations))
-    acts = draw(few(_sample(tuple(ACTS))))
+    acts = draw(few(sample(tuple(ACTS))))
     state = Aggregator.new()
     done = 0
     for number, act in enumerate(acts):
