@@ -937,6 +937,17 @@ class TestRequest:
                 with pytest.raises(LookupError, match=r"'c[12]' has another result"):
                     resume_from(tree, post(second, *more))
 
+    def test_result_twice(self):
+        """A second result of a call takes the place of the first, of the same call."""
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "tide", '{"at":"Oban"}')])
+        results = [ToolMessage(each, tool_call_id="c1") for each in ("6:40", "6:42")]
+
+        events = [*dump_chunks([call, *results], message_id="a")]
+
+        told = [each for each in events if each["type"][:5] == "tool-"]
+        assert [{"at": "Oban"}] == [each["input"] for each in told if "input" in each]
+        assert ["6:40", "6:42"] == [each["output"] for each in told[-2:]]
+
     def test_results_of_the_server(self):
         """A client that has a server's results posts no others, however written."""
         texts = {"c1": '{"b": 1,  "a":[2.0]}', "c2": "6:40"}

@@ -201,7 +201,7 @@ class _AnswerWriter:
         self._is_last = is_last
         self._writer = UiWriter(version)
         self._is_begun = False  # a response
-        self._waiting: dict[str, ToolCall] = {}  # without a result, by their ids
+        self._told: dict[str, ToolCall] = {}  # calls that a client has, by their ids
         self._cut: dict[str, OutgoingCall] = {}  # that were cut off, by their ids
         self._is_open = False  # a step
         self._is_ended = False  # its response, behind which results stand
@@ -360,7 +360,7 @@ class _AnswerWriter:
         )
         part = self._writer.write_call(made, "messages[0]", self._id, call.number)
         self._add_sender(part)
-        self._waiting[call.sent_as] = made
+        self._told[call.sent_as] = made
         event: dict[str, Any] = {"type": "tool-input-available"}
         event |= {"toolCallId": call.sent_as}
         event |= {"toolName": call.name, "input": part.get("input")}
@@ -382,7 +382,7 @@ class _AnswerWriter:
         if call_id in self._cut:
             yield self._end_call(self._cut.pop(call_id))
 
-        call = self._waiting.pop(call_id, None)
+        call = self._told.get(call_id)  # another result takes the place of one
         if call is None and not self._is_begun:
             call = ToolCall(call_id, tool)
         elif call is None:
