@@ -32,7 +32,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[Message]:
     Of a run with results these come as whole messages between the chunks; those of
     the responses around them are of one message each. A result that comes while
     something is open waits for its end, and so does a text while another one is open.
-    Events of states, steps and activities, and texts of other roles, are no part of it.
+    Events of states, steps and activities, and texts of other roles, are no part of it;
+    of a run that streams nothing, a snapshot has the messages.
     A response that breaks off while something is open ends with the reason
     ``interrupted``.
 
@@ -73,6 +74,8 @@ class _RunReader:
         self._results: list[Message] = []  # that came while something was open
         # Texts that wait for the end of another one, with their chunks.
         self._held: dict[tuple[str, str], list[Message]] = {}
+        self._is_told = False  # whether anything came
+        self._snapshot: ObjectReader | None = None  # the last one
         self._others: set[str] = set()  # texts of others, a user's say
         self._thoughts = 0  # without an id
         self._named: set[str] = set()  # messages that an answer is
@@ -102,6 +105,14 @@ class _RunReader:
             made = self._read_signature(node)
         elif family in _CHUNKED:
             made = self._read_piece(node, _CHUNKED[family], step)
+        elif kind == "MESSAGES_SNAPSHOT":
+            self._snapshot = node
+        elif (
+            kind == "RUN_FINISHED" and self._snapshot is not None and not self._is_told
+        ):
+            made = self._read_snapshot(self._snapshot)
+
+        self._is_told = self._is_told or bool(made)
 
         # What could be read is given, whatever else is wrong.
         yield from made
@@ -230,6 +241,17 @@ class _RunReader:
 
         self._results += found
         return [] if self._open else self._end_response(is_broken=False)
+
+    def _read_snapshot(self, node: ObjectReader) -> list[Message]:
+        """What stands behind the user's last message, where nothing was streamed."""
+        loader = AgUiLoader()
+        found = loader.document(node.raw)
+        for problem in loader.problems:
+            self._reader.problem(node.path, f"holds {problem}")
+
+        asked = [at for at, each in enumerate(found) if each.role == "user"]
+        behind = found[asked[-1] + 1 :] if asked else found
+        return [each for each in behind if each.role in ("assistant", "tool")]
 
     def _end_response(self, *, is_broken: bool) -> list[Message]:
         """The last chunk of a response, and forget what it had."""
