@@ -413,13 +413,17 @@ class TestStoredItems:
         called = {"type": "function_call", "call_id": "c1", "name": "f"}
         called |= {"arguments": "{}", "id": "toolu_1"}
         done = {"type": "function_call_output", "call_id": "c1", "output": "r"}
+        custom = {"type": "custom_tool_call", "call_id": "c2", "name": "f"}
+        custom |= {"input": "x", "id": "fc_1"}
+        ran = {"type": "custom_tool_call_output", "call_id": "c2", "output": "r"}
         spoken = {**SPOKEN, "id": "chatcmpl-1"}
-        chat = openai_responses.load([asked, called, done, spoken, asked])
+        items = [asked, called, done, custom, ran, spoken, asked]
+        chat = openai_responses.load(items)
         rules = openai_responses.rules(host="openai")
         export = openai_responses.dump(chat, rules=rules)
 
         assert not any("id" in item for item in export.payload["input"])
-        assert ["id"] * 4 == [lost.what for lost in export.lost]
+        assert ["id"] * 5 == [lost.what for lost in export.lost]
         assert judge("openai_responses", export.payload) == ()
 
     def test_ids_that_say_nothing(self):
@@ -1466,6 +1470,7 @@ class TestServerTools:
         assert () == ended_at.lost
         for payload in (waiting, ended_at.payload):
             assert () == judge("anthropic", payload)
+            assert payload == anthropic.dump(anthropic.load(payload)).payload
 
     @pytest.mark.parametrize(
         ("named", "is_sent"),

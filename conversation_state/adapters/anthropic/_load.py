@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
-from conversation_state.adapters.engine.notes import map_of, with_notes
+from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
@@ -252,6 +252,21 @@ def load(payload: Any) -> tuple[Message, ...]:
     return AnthropicLoader().load(payload, expected)
 
 
+def _note_container(messages: list[Message], container: Any) -> None:
+    """Note in the newest answer of *messages* where its code waits."""
+    if not isinstance(container, str):
+        return
+
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if isinstance(message, AssistantMessage):
+            notes = dict(notes_of(message.metadata, SOURCE))
+            notes["response"] = {"container": {"id": container}}
+            metadata = with_notes(SOURCE, notes, message.metadata)
+            messages[at] = message.replace(metadata=metadata)
+            return
+
+
 class AnthropicLoader(MessageLoader):
     source = SOURCE
 
@@ -275,7 +290,9 @@ class AnthropicLoader(MessageLoader):
 
         messages = self._load_system(node)
         if is_list(payload["messages"]):
-            return messages + self.history(payload["messages"], "$.messages")
+            messages += self.history(payload["messages"], "$.messages")
+            _note_container(messages, payload.get("container"))
+            return messages
 
         node.wrong("messages", "a list of messages")
         return []

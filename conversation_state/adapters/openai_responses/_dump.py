@@ -540,7 +540,12 @@ class RequestWriter(PayloadWriter):
 
 
 _NO_ID = "__fake_id__"
-_PREFIXES = {"function_call": "fc", "message": "msg", "reasoning": "rs"}
+_PREFIXES = {
+    "custom_tool_call": "ctc",
+    "function_call": "fc",
+    "message": "msg",
+    "reasoning": "rs",
+}
 
 
 # Items whose content can be sent without their id: a message, which may have no type,

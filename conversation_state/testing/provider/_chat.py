@@ -961,6 +961,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         "You uploaded an unsupported image. Please make sure your image is valid and "
         "has of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
         _OPENAI,
+        taken_by=("vllm",),
         code="invalid_image_format",
     ),
     _rule(

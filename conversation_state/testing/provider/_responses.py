@@ -55,7 +55,12 @@ _CALLS = {
 }
 _OUTPUTS = frozenset(_CALLS.values())
 _ADDRESSES = ("data:", "http://", "https://")
-_PREFIX = {"function_call": ("fc",), "reasoning": ("rs",), "message": ("msg",)}
+_PREFIX = {
+    "custom_tool_call": ("ctc",),
+    "function_call": ("fc",),
+    "reasoning": ("rs",),
+    "message": ("msg",),
+}
 _FOREIGN_ITEMS = frozenset((
     "text", "tool_use", "tool_result", "thinking", "tool_call", "functionCall",
     "input_text", "output_text", "image_url",
