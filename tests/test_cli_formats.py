@@ -295,6 +295,20 @@ LANGCHAIN = [
     {"type": "ai", "content": "done", "additional_kwargs": {}, "response_metadata": {}},
 ]
 
+# As LangChain had the calls of OpenAI's until 2023.
+FUNCTIONS = [
+    LANGCHAIN[0],
+    {
+        "type": "ai",
+        "data": {
+            "content": "",
+            "additional_kwargs": {"function_call": {"name": "f", "arguments": "{}"}},
+        },
+    },
+    {"type": "function", "data": {"name": "f", "content": "r"}},
+    LANGCHAIN[3],
+]
+
 # Both forms that version 4 had.
 INVOKED = {
     "state": "result",
@@ -1020,6 +1034,7 @@ LINES = {
     "gemini stream": (STREAM, ["a Hello"]),
     "ai sdk": (AI_SDK, ["u q", "a (hm) f{}", "t[c1] r", "a done"]),
     "langchain": (LANGCHAIN, CALLED),
+    "functions": (FUNCTIONS, [c.replace("c1", "message_1_call_0") for c in CALLED]),
     "model messages": (MODEL_MESSAGES, MODEL_SAID),
     "converse": (CONVERSE["messages"], CONVERSED[1:]),
 }

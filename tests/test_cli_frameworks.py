@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    FunctionMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -737,6 +738,20 @@ class TestLangChain:
         }
         assert 22 == found["ann"].tree.total_usage.total_tokens
 
+    def test_functions(self, tmp_path):
+        """A call of a function, and its result, are those of a tool."""
+        file = tmp_path / "chats.db"
+        called = {"function_call": {"name": "f", "arguments": "{}"}}
+        history = community.SQLChatMessageHistory("ann", connection=f"sqlite:///{file}")
+        history.add_message(AIMessage("", additional_kwargs=called))
+        history.add_message(FunctionMessage(content="r", name="f"))
+        history.engine.dispose()
+
+        [found] = read("langchain", file)
+        call, result = found.tree.present
+
+        assert (call.tool_calls[0].id, "r") == (result.tool_call_id, result.text)
+
     def test_damaged(self, tmp_path):
         """A row that is no message of LangChain's is named, and the rest is there."""
         file = tmp_path / "chats.db"
@@ -866,7 +881,7 @@ class TestFiles:
         found = read("langgraph", database, text, empty, tmp_path, tmp_path / "none")
         words = (
             "no file of langgraph; expected the table checkpoints of SqliteSaver, "
-            "found 'runs'"
+            "since langgraph 0.2, found 'runs'"
         )
 
         assert [

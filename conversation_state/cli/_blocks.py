@@ -13,15 +13,16 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
 from conversation_state._canonical import dump as dump_json
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.engine.notes import with_notes
+from conversation_state.adapters.engine.notes import map_of, notes_of, with_notes
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
@@ -595,3 +596,44 @@ FORMATS: Mapping[str, _Reader] = {
     "bedrock_converse": _Reader(load_converse),
     "openai_assistants": _Reader(load_thread),
 }
+
+
+def pair_functions(messages: Iterable[Message]) -> list[Message]:
+    """
+    *messages* of LangChain, with calls of functions and their results as those of
+    tools: ``additional_kwargs["function_call"]`` and `FunctionMessage`, as OpenAI had
+    them until 2023.
+    """
+    paired: list[Message] = []
+    names: dict[str, str] = {}
+    for at, message in enumerate(messages):
+        said = message
+        notes = notes_of(message.metadata, "langchain")
+        beside = dict(map_of(notes, "additional_kwargs"))
+        call = beside.pop("function_call", None)
+        raw = message.raw if isinstance(message, UnknownMessage) else {}
+        if (
+            isinstance(message, AssistantMessage)
+            and isinstance(call, Mapping)
+            and not message.tool_calls
+        ):
+            name, given = call.get("name"), call.get("arguments")
+            name = name if isinstance(name, str) else ""
+            id = names[name] = f"message_{at}_call_0"
+            arguments = given if isinstance(given, str) else json.dumps(thaw(given))
+            kept = {**notes, "additional_kwargs": beside}
+            said = message.replace(
+                tool_calls=[ToolCall(id, name, arguments)],
+                metadata=with_notes("langchain", kept, message.metadata),
+            )
+        elif raw.get("class") == "FunctionMessage" and isinstance(
+            text := raw.get("content"), str
+        ):
+            name = raw.get("name")
+            name = name if isinstance(name, str) else ""
+            id = names.get(name, "")
+            said = ToolMessage(text, tool_call_id=id, tool_name=name)
+
+        paired.append(said)
+
+    return paired

@@ -258,7 +258,7 @@ def _load_listed(adapter: Any, name: str, payload: Any) -> tuple[Message, ...]:
 
         raise
 
-    return found
+    return tuple(_blocks.pair_functions(found)) if name == "langchain" else found
 
 
 def _name_results(payload: Any) -> Any:

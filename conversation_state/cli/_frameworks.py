@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr, shorten_text
 from conversation_state.aggregator import LedgerEntry
+from conversation_state.cli._blocks import pair_functions
 from conversation_state.cli._framework_trees import (
     MAX_REASON,
     BranchBuilder,
@@ -168,6 +169,11 @@ def _read_langchain(
                     problems.append(f"row {number} is left out: {error}")
 
             branches = BranchBuilder(f"langchain:{name}")
+            said = pair_functions([each.message for each in messages])
+            messages = [
+                FileMessage.of(message, each.id, removes=each.removes)
+                for message, each in zip(said, messages, strict=True)
+            ]
             branches.add(Log(make_entries(messages)))
             yield FrameworkConversation(name, branches.build(), problems)
 
@@ -305,7 +311,7 @@ SOURCES: Mapping[str, _Framework] = {
     ),
     "langgraph": _Framework(
         _find_tables({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint"}),
-        "the table checkpoints of SqliteSaver",
+        "the table checkpoints of SqliteSaver, since langgraph 0.2",
         read_langgraph,
     ),
     "openai-agents": _Framework(
