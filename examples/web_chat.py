@@ -129,7 +129,7 @@ def describe(update: ChatUpdate) -> dict[str, Any]:
         "canRedo": timeline.can_redo,
         "isRunning": timeline.moment.number in update.running,
         "tokens": update.tree.total_usage.total_tokens,
-        "error": timeline.moment.note.get("error", ""),
+        "error": timeline.moment.note.get("error", "") and "The answer failed.",
     }
 
 
