@@ -1472,6 +1472,23 @@ class TestServerTools:
             assert () == judge("anthropic", payload)
             assert payload == anthropic.dump(anthropic.load(payload)).payload
 
+    @pytest.mark.parametrize("more", [[ASK], [AssistantMessage("a"), ASK]])
+    def test_does_not_go_on(self, more):
+        """
+        Code that waits takes no words beside a result, and none is continued behind
+        another answer: its calls stay, as the model's own.
+        """
+        code = {**SEARCH, "name": "code_execution"}
+        caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+        content = [SAID, code, {**USE, "caller": caller}]
+        called = anthropic.load({"type": "message", "content": content})
+        result = ToolMessage("r", tool_call_id=str(USE["id"]))
+        export = anthropic.dump([ASK, *called, result, *more])
+
+        assert [SAID, USE] == export.payload["messages"][1]["content"]
+        assert ["server_tool_use"] == [lost.what for lost in export.lost]
+        assert () == judge("anthropic", export.payload)
+
     @pytest.mark.parametrize(
         ("named", "is_sent"),
         [({}, True), ({"model": "glm-5"}, True), ({"host": "anthropic"}, False)],

@@ -209,9 +209,11 @@ class Turns:
         # reported as moved.
         self._held: list[Piece] = []
         self._reported = 0
-        # The ids of calls of the provider's tools that a later answer has the results
-        # of; and the newest container, in which they wait.
-        self._waiting: set[str] = set()
+        # The calls of the provider's tools that wait for their results, by their ids,
+        # each among the blocks of its answer; the calls of the caller's tools that
+        # those made; and the newest container, in which they wait.
+        self._waiting: dict[str, tuple[list[Block], Block]] = {}
+        self._called_by: dict[str, list[dict[str, Any]]] = {}
         self.container = ""
 
     def system(self, piece: Piece) -> None:
@@ -230,6 +232,8 @@ class Turns:
         if self._drop_blank_texts(piece):
             self._report_waiting()
             self._end_answer()
+            # Code takes nothing beside the results that it waits for.
+            self._drop_waiting([*self._called_by])
             self._continue_turn("user", piece)
 
     def result(self, piece: Piece) -> None:
@@ -337,42 +341,40 @@ class Turns:
             programmatic tool calling has it; and where an answer is the last message.
         """
         goes_on = is_last or any(block.get("type") == "tool_use" for _, block in blocks)
-        # Lists, as an id of an answer that broke off or was changed may be anything.
-        called: list[Any] = [None]
-        answered: list[Any] = []
         for one in [*blocks]:
             path, block = one
-            if not _is_of_provider(block):
+            name = block.get("tool_use_id")
+            if block.get("type") == "tool_use":
+                caller = str(map_of(block, "caller").get("tool_id"))
+                if caller in self._waiting:
+                    self._called_by.setdefault(caller, []).append(block)
+            elif not _is_of_provider(block):
                 continue
-
-            if str(block["type"]).endswith("_use"):
-                called.append(block.get("id"))
-                continue
-
-            name: Any = block.get("tool_use_id")
-            if name in called:
-                answered.append(name)
-            elif isinstance(name, str) and name in self._waiting:
-                self._waiting.remove(name)
-            else:
+            elif str(block["type"]).endswith("_use"):
+                self._waiting[str(block.get("id"))] = (blocks, one)
+            elif name is not None and self._waiting.pop(str(name), None) is None:
                 why = "is refused without the call it is of"
                 self._writer.lose(path, str(block["type"]), why)
                 blocks.remove(one)
+            else:
+                self._called_by.pop(str(name), None)
 
-        if goes_on:
-            waiting = [each for each in called if each not in answered]
-            self._waiting.update(each for each in waiting if isinstance(each, str))
-            return
+        if not goes_on:
+            self._drop_waiting([*self._waiting])
 
-        self._waiting.clear()
-
-        for one in [*blocks]:
+    def _drop_waiting(self, names: Iterable[str]) -> None:
+        """Leave out the calls of these *names*, which have no results."""
+        for name in names:
+            blocks, one = self._waiting.pop(name)
             path, block = one
-            is_call = block.get("type") == "server_tool_use"
-            if is_call and block.get("id") not in answered:
-                why = "is refused without its result"
-                self._writer.lose(path, "server_tool_use", why)
+            if block["type"] == "server_tool_use":
+                self._writer.lose(
+                    path, "server_tool_use", "is refused without its result"
+                )
                 blocks.remove(one)
+
+            for use in self._called_by.pop(name, ()):
+                use.pop("caller")
 
     def raw(self, message: dict[str, Any]) -> None:
         self._place_held()
