@@ -445,6 +445,13 @@ def used(**more):
     return talk([text()], [USE | more], [RESULT | {"tool_use_id": id_}])
 
 
+CITED = block(
+    "document",
+    source={"type": "text", "media_type": "text/plain", "data": "a"},
+    citations={"enabled": True},
+)
+
+
 def media(kind, media_type, data="aGk="):
     """A request of Anthropic's Messages with data."""
     source = {"type": "base64", "media_type": media_type, "data": data}
@@ -629,6 +636,10 @@ ANTHROPIC = {
     "media_by_url": (
         talk([text(), block("image", source={"type": "url", "url": "https://e.x/a"})]),
         media("image", "image/png"),
+    ),
+    "citations_mixed": (
+        talk([text(), CITED, block("document", source=CITED["source"])]),
+        talk([text(), CITED, CITED]),
     ),
     "image_pixels": (
         media("image", "image/png", png_of(8_001)),

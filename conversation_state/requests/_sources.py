@@ -329,6 +329,14 @@ SOURCES: tuple[Rule, ...] = (
     Rule(
         format="anthropic",
         host="",
+        name="citations",
+        says="All documents are cited, or none.",
+        does="One lets all be cited.",
+        source="https://docs.claude.com/en/docs/build-with-claude/citations",
+    ),
+    Rule(
+        format="anthropic",
+        host="",
         name="max_markers",
         says="At most four blocks have cache_control, none of them thinking; 1h is not behind 5m.",
         does="The newest four keep it; a 1h marker behind a 5m one becomes 5m.",

@@ -1018,6 +1018,24 @@ def test_media_that_are_refused(adapter, part, is_sent):
     assert () == judge(wire, export.payload, level="api")
 
 
+def test_documents_that_are_cited():
+    """Where one of them is, Anthropic wants all others to be, and in results, too."""
+    source = {"type": "text", "media_type": "text/plain", "data": "a"}
+    cited = {"type": "document", "source": source, "citations": {"enabled": True}}
+    found = {"type": "search_result", "source": "s", "title": "t", "content": []}
+    asked = anthropic.load([{"role": "user", "content": [cited, found, found]}])
+    file = FilePart(data=b"a", media_type="text/plain")
+    calls = [ToolCall("c", "f", "{}")]
+    result = ToolMessage([file], tool_call_id="c")
+    export = anthropic.dump([*asked, AssistantMessage(tool_calls=calls), result])
+    first, _, last = [each["content"] for each in export.payload["messages"]]
+
+    assert [cited, found, found] == first
+    assert [cited] == last[0]["content"]
+    assert [("messages[2]", "citations")] == listed(export)
+    assert () == judge("anthropic", export.payload)
+
+
 def drawn(side):
     """The beginnings of images of so many pixels: PNG, JPEG, GIF, WebP."""
     large, small = side.to_bytes(4), side.to_bytes(2)

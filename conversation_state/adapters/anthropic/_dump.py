@@ -120,15 +120,18 @@ def _strip_text(block: dict[str, Any]) -> str | None:
 
 
 def _find_limited(turns: Iterable[_Turn | dict[str, Any]]) -> list[Block]:
-    """The blocks of *turns* that are images or marked, each with its path."""
+    """The blocks of *turns* that are media or marked, each with its path."""
     return [
         (path, each)
         for turn in turns
         if isinstance(turn, _Turn)
         for path, block in (*turn.results, *turn.others)
         for each in _list_blocks(block)
-        if each.get(MARKER) or each.get("type") == "image"
+        if each.get(MARKER) or each.get("type") in _LIMITED
     ]
+
+
+_LIMITED = ("document", "image", "search_result")
 
 
 def _find_marked(blocks: Iterable[Block]) -> list[Block]:
@@ -388,9 +391,13 @@ class Turns:
         top, blocks = _find_limited([self.top]), _find_limited(self._turns)
         self._writer.fit_markers(_find_marked(top), _find_marked(blocks))
         if self._writer.is_request:
-            self._fit_images(
-                [each for each in blocks if each[1].get("type") == "image"]
-            )
+            several: dict[Any, list[Block]] = {kind: [] for kind in _LIMITED}
+            for each in blocks:
+                several.get(each[1].get("type"), []).append(each)
+
+            self._fit_images(several["image"])
+            self._fit_citations(several["document"])
+            self._fit_citations(several["search_result"])
 
         system: dict[str, Any] = {}
         if self.top.pieces:
@@ -432,6 +439,23 @@ class Turns:
             marker = {MARKER: block[MARKER]} if MARKER in block else {}
             block.clear()
             block.update({"type": "text", "text": _LEFT_OUT, **marker})
+
+    def _fit_citations(self, sources: list[Block]) -> None:
+        """
+        Let all *sources*, of one kind, be cited if one is; others are refused then.
+
+        Source:
+            https://docs.claude.com/en/docs/build-with-claude/citations.
+        """
+        silent = [
+            (path, block)
+            for path, block in sources
+            if map_of(block, "citations").get("enabled") is not True
+        ]
+        for path, block in silent if len(silent) < len(sources) else ():
+            why = "all documents of a request are cited, or none"
+            self._writer.lose(path, "citations", why)
+            block["citations"] = {"enabled": True}
 
     def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
         if not isinstance(turn, _Turn):

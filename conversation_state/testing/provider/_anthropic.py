@@ -579,6 +579,20 @@ def find_foreign_server_uses(request: AnthropicRequest) -> Iterator[Finding]:
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+\Z")
 
 
+def find_mixed_citations(request: AnthropicRequest) -> Iterator[Finding]:
+    """Documents that are not cited, beside one that is."""
+    documents = [
+        (path, isinstance(given, Mapping) and given.get("enabled") is True)
+        for path, block in request.media
+        if block["type"] == "document"
+        for given in [block.get("citations")]
+    ]
+    if any(is_cited for _, is_cited in documents):
+        for path, is_cited in documents:
+            if not is_cited:
+                yield f"{path}.citations", {"path": path}
+
+
 def find_wide_images(request: AnthropicRequest) -> Iterator[Finding]:
     """PNGs of too many pixels; among more than twenty images, of fewer."""
     images = [*_encoded(request, "image")]
@@ -1071,6 +1085,13 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         _ISSUES + "braintrustdata/lingua/pull/160",
         by=("bedrock", "vertex"),
         dialect=True,
+    ),
+    _rule(
+        "citations_mixed",
+        find_mixed_citations,
+        "{path}.citations: citations must be enabled on all or none of the documents "
+        "in a request",
+        "https://docs.claude.com/en/docs/build-with-claude/citations",
     ),
     _rule(
         "image_pixels",
