@@ -1690,6 +1690,21 @@ class TestSessions:
         assert "message 6: its call toolu_A3 has no result" in result.stderr
         assert "left out" not in result.stderr
 
+    def test_blocks_of_other_agents(self, run):
+        """Calls that another agent writes in the shape of Pi's are noted."""
+        call = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+        message = {"role": "assistant", "content": [call]}
+        lines = [
+            {"type": "message", "id": id, "parentId": None, "message": each}
+            for id, each in (("1", {"role": "user", "content": "hi"}), ("2", message))
+        ]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
+
+        result = run("import", path)
+
+        words = "note: 1 block of types that are not known, kept as they are; the first"
+        assert f"{words}, of tool_use, is in message " in result.stderr
+
     @pytest.mark.parametrize("kind", ["codex", "claude_code", "gemini_cli", "pi"])
     def test_growing_sessions(self, run, kind):
         """A session that is imported while it grows shows in the end what it shows."""

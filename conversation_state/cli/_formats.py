@@ -934,13 +934,21 @@ def _as_conversation(session: Any, name: str = "", **links: str) -> FoundConvers
         kinds = ", ".join(f"{left_out[kind]:,} {kind}" for kind in left_out)
         mended = (*mended, f"lines of which nothing is used are left out: {kinds}")
 
-    return FoundConversation(
+    found = FoundConversation(
         tuple(session.tree.present),
         name or session.name,
         tree=session.tree,
         notes=notes,
         mended=mended,
     )
+    # Of what other agents write in the shape of these.
+    unknown = [
+        (title, str(part.raw.get("type")))
+        for title, message in _iterate_titled(found)
+        for part in message.parts
+        if isinstance(part, UnknownPart) and part.source == "sessions"
+    ]
+    return found._replace(noticed=_note_unknown(unknown))
 
 
 # The note with what lines of a session were left out: how many of each type.
@@ -986,7 +994,7 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
                     )
 
                 if not is_known(str(kind), name):
-                    unknown.append((title, shorten_text(str(kind), 40)))
+                    unknown.append((title, str(kind)))
 
         if message.metadata:
             mended += [
@@ -1001,14 +1009,19 @@ def _check_readable(found: FoundConversation, name: str) -> FoundConversation:
     if found.state is None and not any(map(_is_readable, messages)):
         raise fail("nothing in it can be read: no text, no call and no medium")
 
-    noticed = [*found.noticed, *unpaired]
-    if unknown:
-        title, kind = unknown[0]
-        count = format_count(len(unknown), "block")
-        what = "of types that are not known, kept as they are"
-        noticed.append(f"{count} {what}; the first, of {kind}, is in {title}")
+    noticed = (*found.noticed, *unpaired, *_note_unknown(unknown))
+    return found._replace(mended=tuple(mended), noticed=noticed)
 
-    return found._replace(mended=tuple(mended), noticed=tuple(noticed))
+
+def _note_unknown(found: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    # Of blocks: the titles of their messages, and their types.
+    if not found:
+        return ()
+
+    title, kind = found[0]
+    what = f"{format_count(len(found), 'block')} of types that are not known, kept as"
+    kind = shorten_text(kind, 40)
+    return (f"{what} they are; the first, of {kind}, is in {title}",)
 
 
 def _find_unpaired(messages: Sequence[Message]) -> Iterator[str]:
