@@ -1828,7 +1828,13 @@ class TestNamedHosts:
 
     @pytest.mark.parametrize(
         ("host", "is_text"),
-        [("", True), ("deepseek", True), ("groq", True), ("openai", False)],
+        [
+            ("", True),
+            ("deepseek", True),
+            ("groq", True),
+            ("openrouter", True),
+            ("openai", False),
+        ],
     )
     def test_texts_of_a_result(self, host, is_text):
         """
@@ -1853,6 +1859,11 @@ class TestNamedHosts:
         assert () == judge("openai_chat", named.payload, level=level)
         assert chat == again
         assert () != judge("openai_chat", {"messages": again}, level="deepseek")
+
+        given["content"][0] |= MARK
+        marked = openai_chat.dump(openai_chat.load(chat), rules)
+        is_strict = host in {"deepseek", "groq"}
+        assert ("a" == marked.payload["messages"][2]["content"]) == is_strict
 
     def test_calls_without_ids(self):
         """Vertex AI refuses ids of calls: results stand in the order of the calls."""

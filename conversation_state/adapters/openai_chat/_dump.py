@@ -207,7 +207,7 @@ def _join_texts(
     keys = {key for block in blocks for key in block} - {"text", "type"}
     if (
         message.role not in rules.text_roles
-        or (keys and not writer.is_for_host)
+        or (keys and "user" not in rules.text_roles)  # a cache marker, for one
         or any(block.get("type") != "text" for block in blocks)
         or writer.is_as_loaded(message.metadata, "texts")
     ):
