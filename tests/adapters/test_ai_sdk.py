@@ -937,6 +937,21 @@ class TestRequest:
                 with pytest.raises(LookupError, match=r"'c[12]' has another result"):
                     resume_from(tree, post(second, *more))
 
+    def test_metadata_of_each_step(self):
+        """What a later step says of its message stands, as in the SDK's client."""
+
+        def say(total):
+            return {"type": "message-metadata", "messageMetadata": {"total": total}}
+
+        step, text = {"type": "start-step"}, {"id": "t", "delta": "At 6:40."}
+        pieces = [
+            {"type": f"text-{each}", **text} for each in ("start", "delta", "end")
+        ]
+        result = call_event("output-available", output="6:40")
+        events = [step, CALLED, result, say(5), step, *pieces, say(9)]
+
+        assert {"total": 9} == dump(join([*load_chunks(events)])).payload[0]["metadata"]
+
     def test_result_twice(self):
         """A second result of a call takes the place of the first, of the same call."""
         call = AssistantMessage(tool_calls=[ToolCall("c1", "tide", '{"at":"Oban"}')])

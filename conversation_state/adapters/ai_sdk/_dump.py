@@ -225,7 +225,8 @@ class UiWriter(PayloadWriter):
         if usage:
             item["metadata"] = wrap_own({"usage": usage})
 
-        for entry, each in zip(turn.entries, every, strict=True):
+        # What came last stands, as in a client.
+        for entry, each in zip(reversed(turn.entries), reversed(every), strict=True):
             # Those of a result, and of a message that steers, are of its part.
             if entry.message.role == turn.role:
                 merge_kept_keys(map_of(each, "keys"), item)
