@@ -1078,6 +1078,12 @@ class TestOthers:
         assert [{**item, "summary": []}] == [
             each for each in items if each.get("type") == "reasoning"
         ]
+        about = {"itemId": "rs_1", "reasoningEncryptedContent": "e"}
+        parts = [{"type": "reasoning", "text": "", "metadata": {"openai": about}}, text]
+        told = {"info": {"role": "assistant", "id": "1"}, "parts": parts}
+        other = load_session({"info": {"id": "s"}, "messages": [told]}).tree.present
+        first, _ = openai_responses.dump(other).payload["input"]
+        assert {**item, "summary": []} == first
 
     def test_checkpoint_without_its_messages(self):
         """Of messages that only a compaction of Pi keeps it is said that they are."""

@@ -19,7 +19,7 @@ from conversation_state import (
     Usage,
     UserMessage,
 )
-from conversation_state.adapters import sessions
+from conversation_state.adapters import anthropic, sessions
 from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.tree import MessageTree
 
@@ -298,6 +298,19 @@ def test_parts(kind):
             first.parts[1].data,
             last.parts[0].signature,
         )
+
+
+@pytest.mark.parametrize("kind", ["claude_code", "opencode", "pi"])
+def test_redacted_thoughts(kind):
+    """A thought that Anthropic redacted comes back as one."""
+    blocks = [{"type": "redacted_thinking", "data": "e"}, {"type": "text", "text": "a"}]
+    said = anthropic.load([{"role": "assistant", "content": blocks}])
+    state = Aggregator.new([UserMessage("q"), *said])
+
+    loaded = load_session(dump_session(state, kind).payload)
+
+    _, made = anthropic.dump(loaded.tree.present).payload["messages"]
+    assert blocks == made["content"]
 
 
 class TestClosed:

@@ -18,6 +18,7 @@ from conversation_state.adapters.sessions._writing import (
     find_maker,
     in_order,
     in_place,
+    is_redacted,
     join_texts,
     keep_signature,
     lose_part,
@@ -308,7 +309,8 @@ class _OpenCodeDocument:
             time = {"start": record.millis, "end": record.millis}
             thought: dict[str, Any] = {"type": "reasoning", "text": part.text}
             if signature := keep_signature(writer, part, path):
-                thought["metadata"] = {"anthropic": {"signature": signature}}
+                key = "redactedData" if is_redacted(part) else "signature"
+                thought["metadata"] = {"anthropic": {key: signature}}
 
             return [{**thought, "time": time}]
 

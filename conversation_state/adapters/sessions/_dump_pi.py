@@ -19,6 +19,7 @@ from conversation_state.adapters.sessions._writing import (
     find_maker,
     in_order,
     in_place,
+    is_redacted,
     keep_signature,
     lose_part,
     make_hex,
@@ -204,9 +205,10 @@ class _PiLines:
             return [{"type": "text", "text": part.text}]
 
         if isinstance(part, ReasoningPart):
-            thought = {"type": "thinking", "thinking": part.text}
+            thought: dict[str, Any] = {"type": "thinking", "thinking": part.text}
             if signature := keep_signature(self.writer, part, path):
                 thought["thinkingSignature"] = signature
+                thought |= {"redacted": True} if is_redacted(part) else {}
 
             return [thought]
 

@@ -46,7 +46,7 @@ from conversation_state.usage import Usage
 FORMAT = "opencode"
 
 # Parts that say nothing to the model; their keys are kept with the record.
-_SILENT = frozenset({"compaction", "patch", "retry", "snapshot", "step-start"})
+_SILENT = frozenset({"agent", "compaction", "patch", "retry", "snapshot", "step-start"})
 
 
 def recognize(raws: Iterable[Body]) -> bool:
@@ -168,11 +168,7 @@ class _OpenCodeSession:
             return TextPart(part["text"], index=index)
 
         if kind == "reasoning":
-            signature = _find_signature(part.get("metadata"))
-            notes = {"signed": True} if signature else {}
-            metadata = with_notes("anthropic", notes)
-            text = text_of(part, "text")
-            return ReasoningPart(text, signature, index=index, metadata=metadata)
+            return _load_thought(part, index)
 
         if kind == "file":
             mime, name = text_of(part, "mime"), text_of(part, "filename")
@@ -265,9 +261,20 @@ def _is_aborted(about: Body) -> bool:
     return text_of(map_in(about, "error"), "name") == "MessageAbortedError"
 
 
-def _find_signature(metadata: Any) -> str:
-    about = map_in(metadata, "anthropic") if is_map(metadata) else {}
-    return text_of(about, "signature")
+def _load_thought(part: Body, index: int | None) -> ReasoningPart:
+    about = map_in(part, "metadata")
+    claude, openai = map_in(about, "anthropic"), map_in(about, "openai")
+    hidden = text_of(claude, "redactedData")
+    signature = hidden or text_of(claude, "signature")
+    notes: dict[str, Any] = {"signed": True} if signature else {}
+    metadata = with_notes("anthropic", notes | ({"redacted": True} if hidden else {}))
+    if not signature and openai:
+        signature = text_of(openai, "reasoningEncryptedContent")
+        item = {"id": text_of(openai, "itemId")}
+        metadata = with_notes("openai_responses", {"item": item})
+
+    text = text_of(part, "text")
+    return ReasoningPart(text, signature, index=index, metadata=metadata)
 
 
 def _read_tokens(tokens: Any) -> Usage | None:

@@ -363,7 +363,7 @@ def _load_thought(block: Body, api: str, index: int) -> ReasoningPart:
     signer = _SIGNERS.get(api, "")
     notes: dict[str, Any] = {"signed": True} if signature else {}
     if block.get("redacted") is True:
-        text, notes = "", {**notes, "redacted": True}
+        text, signer, notes = "", "anthropic", {**notes, "redacted": True}
     elif api.endswith("-responses"):
         # The whole item of OpenAI.
         item = parse_object(signature)[0] or {}

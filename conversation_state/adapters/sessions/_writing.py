@@ -480,3 +480,8 @@ def write_media(writer: SessionWriter, part: MediaPart, path: str) -> str:
 def lose_part(writer: SessionWriter, part: Part, path: str) -> None:
     """List *part* as lost, because the format has no field for it."""
     writer.lose(path, part.kind, f"{writer.kind} has no place for it")
+
+
+def is_redacted(part: ReasoningPart) -> bool:
+    """Whether the signature of a thought is all that Anthropic gave of it."""
+    return notes_of(part.metadata, anthropic.FORMAT.name).get("redacted") is True
