@@ -866,6 +866,27 @@ class TestRead:
         assert payload == dump_tree(loaded).payload
         assert "error" not in made["chat"]["history"]["messages"]["1"]
 
+    @pytest.mark.parametrize("kind", ["chatgpt", "librechat", "open_webui"])
+    def test_cut_off(self, kind):
+        """An answer that was stopped is interrupted, and written as one."""
+        if kind == "chatgpt":
+            about = {"finish_details": {"type": "interrupted"}}
+            payload = chatgpt(node("1", None, "assistant", "On", metadata=about))
+        elif kind == "librechat":
+            messages = [libre("1", None, "On", sender="gpt", unfinished=True)]
+            payload = {**LIBRECHAT, "messages": messages}
+        else:
+            payload = webui("1", web("1", None, [], "assistant", "On", done=False))
+
+        tree = load_one(payload).tree
+
+        assert "interrupted" == tree.present[0].response.finish_reason
+        if kind != "chatgpt":
+            state = Aggregator.new([*tree.present])
+            written = dump_tree(MessageTree.of(state), format=kind).payload
+            again = load_one(written).tree.present
+            assert "interrupted" == again[0].response.finish_reason
+
     def test_cut_off_in_assistant_ui(self):
         """An answer that was cut off is cancelled, and no page runs its calls."""
         call = ToolCall("c1", "pay", '{"amount": 5, "to')

@@ -206,6 +206,10 @@ def _end_answer(messages: list[Message], **reported: Any) -> list[Message]:
     return messages
 
 
+def _cut_answer(messages: list[Message]) -> list[Message]:
+    return _end_answer(messages, finish_reason=INTERRUPTED)
+
+
 def _sum_usages(found: Sequence[Usage | None]) -> Usage | None:
     known = [usage for usage in found if usage is not None]
     try:
@@ -379,7 +383,7 @@ def _read_thread(raw: Body) -> list[Message]:
         said = [each for step in known for each in _split_responses(step, **fields)]
         said = _add_usage(said, _read_steps(raw.get("metadata")))
         is_cut = _is_cancelled(raw.get("status")) or any(map(_is_partial, content))
-        return _end_answer(said, finish_reason=INTERRUPTED) if is_cut else said
+        return _cut_answer(said) if is_cut else said
 
     pieces = [piece for part in content for piece in _read_thread_part(part)]
 
@@ -604,7 +608,8 @@ def _read_librechat(raw: Body) -> list[Message]:
 
     if not is_user:
         fields.update(_make_fields(None, raw.get("model")))
-        return _split_responses(parts, **fields)
+        said = _split_responses(parts, **fields)
+        return _cut_answer(said) if raw.get("unfinished") is True else said
 
     if is_list(files := raw.get("files")):
         parts += [
@@ -726,7 +731,7 @@ def _write_librechat_part(
 def _complete_librechat(messages: Sequence[Message]) -> dict[str, Any]:
     is_user = messages[0].role == "user"
     sender = messages[0].name or ("User" if is_user else "Assistant")
-    return {"sender": sender, "error": False, "unfinished": False}
+    return {"sender": sender, "error": False, "unfinished": _is_cut(messages)}
 
 
 # Open WebUI
@@ -742,6 +747,7 @@ def _read_open_webui(raw: Body) -> list[Message]:
     role, content = raw.get("role"), raw.get("content")
     time = read_time(raw.get("timestamp"))
     if role == "assistant":
+        end = _cut_answer if raw.get("done") is False else list
         fields = _make_fields(time, raw.get("model"))
         output = raw.get("output")
         # The text says the same again, with thoughts and results as HTML.
@@ -753,13 +759,13 @@ def _read_open_webui(raw: Body) -> list[Message]:
 
             if read and read[0].role in {"assistant", "tool"}:
                 said = [_add_fields(message, fields) for message in read]
-                return _add_usage(said, _read_webui_usage(raw))
+                return end(_add_usage(said, _read_webui_usage(raw)))
 
         if isinstance(content, str):
             text = content or _read_failure(raw.get("error"))
             pieces = _read_details(text, f"{raw.get('timestamp')}:{text}")
             said = _split_responses(pieces, **fields)
-            return _add_usage(said, _read_webui_usage(raw))
+            return end(_add_usage(said, _read_webui_usage(raw)))
 
     kind = {"system": SystemMessage, "user": UserMessage, "assistant": None}.get(
         str(role)
@@ -964,7 +970,7 @@ def _write_output(
 
 
 def _complete_open_webui(messages: Sequence[Message]) -> dict[str, Any]:
-    return {} if messages[0].role == "user" else {"done": True}
+    return {} if messages[0].role == "user" else {"done": not _is_cut(messages)}
 
 
 # ChatGPT, which is read only
@@ -992,7 +998,10 @@ def _read_chatgpt(raw: Body) -> list[Message]:
             parts = [part for part in parts if not isinstance(part, TextPart)]
 
         fields.update(_make_fields(None, model))
-        return [AssistantMessage(_text_of(parts), tool_calls=calls, **fields)]
+        answer = AssistantMessage(_text_of(parts), tool_calls=calls, **fields)
+        end = metadata.get("finish_details") if is_map(metadata) else None
+        is_cut = is_map(end) and end.get("type") == "interrupted"
+        return _cut_answer([answer]) if is_cut else [answer]
 
     held = [part for part in parts if not isinstance(part, ReasoningPart)]
     if role == "tool" and id:
