@@ -604,6 +604,10 @@ ANTHROPIC = {
         {"messages": [said(), said("system")]},
         {"messages": [said()], "system": "Hi."},
     ),
+    "system_message_of_old_model": (
+        {"model": "claude-opus-4-7", "messages": [said(), said("system")]},
+        {"model": "claude-opus-4-8", "messages": [said(), said("system")]},
+    ),
     "thinking_at_end": (
         talk([text()], [THOUGHT], [text()]),
         talk([text()], [THOUGHT, text()], [text()]),

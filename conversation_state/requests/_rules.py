@@ -272,8 +272,9 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
         model: The model's name; one of Mistral's, on any host, wants Mistral's ids
             and takes no other keys; DeepSeek's, Kimi and MiMo want reasoning; OpenAI's
             before o1 and GPT-5 take none as items; Gemini's from 3 on want calls that
-            are signed, on any host; Anthropic's take no thinking of another model, and
-            from 4.6 on continue no answer.
+            are signed, on any host; Anthropic's take no thinking of another model,
+            from 4.6 on continue no answer, and before Opus 4.8 have system messages
+            in front only.
 
     Raises:
         LookupError: If there is no such format, or no such host of it.
@@ -315,11 +316,25 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
 
     if model and format == "anthropic":
         changes["model"] = model
-        if "claude" in model.lower():
-            continues = _CONTINUING.match(_name_model(model)) is not None
-            changes["ends_with_user"] = not continues
+        changes |= _rules_of_claude(model, host)
 
     return attrs.evolve(found, **changes) if changes else found
+
+
+def _rules_of_claude(model: str, host: str) -> dict[str, Any]:
+    """The rules of Anthropic's *model* that others, or other *host*s, do not have."""
+    if "claude" not in model.lower():
+        return {}
+
+    name = _name_model(model)
+    changes: dict[str, Any] = {"ends_with_user": _CONTINUING.match(name) is None}
+    if _WITHOUT_LATE_SYSTEM.match(name):
+        changes["late_system"] = "top"
+    elif _BINDING.match(name) and not host:
+        # On top it would change what the thinking so far is bound to.
+        changes["late_system"] = "anywhere"
+
+    return changes
 
 
 def takes_thinking(rules: Rules, model: str) -> bool:
@@ -361,6 +376,12 @@ _UNREASONING = re.compile(r"(ft:)?(chatgpt-4|gpt-[34])")
 _CLAUDE = re.compile(r"claude[a-z0-9.-]*")
 # The models that continue an answer at the end of a request: those before 4.6.
 _CONTINUING = re.compile(r"claude-(instant|[123]\b|[a-z]+-4(-[0-5])?$)")
+# The models that refuse a system message behind others, or do not follow it.
+_WITHOUT_LATE_SYSTEM = re.compile(
+    r"claude-(instant|[123]\b|opus-4(-[0-7])?$|(haiku|sonnet)-4|sonnet-5$|mythos-p)"
+)
+# The models whose thinking is bound to all that is in front of it.
+_BINDING = re.compile(r"claude-[a-z]+-(5-[1-9]|[6-9])")
 _DATED = re.compile(r"(-\d{8}|-latest|-v\d+|-0)+$")
 
 
@@ -374,6 +395,15 @@ def _name_model(name: str) -> str:
     name = name.lower()
     found = _CLAUDE.search(name)
     return _DATED.sub("", found[0].replace(".", "-")) if found else name
+
+
+def refuses_late_system(rules: Rules) -> bool:
+    """Whether the host or the model of *rules* has system messages in front only."""
+    if rules.format != "anthropic" or rules.late_system != "top":
+        return False
+
+    name = _name_model(rules.model)
+    return bool(rules.host) or _WITHOUT_LATE_SYSTEM.match(name) is not None
 
 
 def home_rules(format: str) -> Rules:  # noqa: A002
@@ -428,6 +458,9 @@ def came_as_is(rules: Rules, metadata: Mapping[str, Any], field: str) -> bool:
 
     # A call that the provider stores is no matter of form.
     if (rules.host and field != "orphan") or metadata is EMPTY_MAP:
+        return False
+
+    if field == "position" and refuses_late_system(rules):
         return False
 
     kept = metadata.get(MARK)

@@ -59,7 +59,7 @@ SOURCES: tuple[Rule, ...] = (
         host="",
         name="image_types",
         says="Images by value are PNG, JPEG, WebP or GIF; for Gemini HEIC or HEIF instead of GIF. For Anthropic their bytes are of the stated type, at most 5 MB and 8,000 pixels a side, 2,000 among more than twenty.",
-        does="What is only named wrong gets its media type; other images are left out.",
+        does="What is only named wrong gets its media type; other images are left out, but for vLLM, if named.",
         source="https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision, https://ai.google.dev/gemini-api/docs/image-understanding, https://github.com/NousResearch/hermes-agent/issues/55432, https://github.com/vybestack/llxprt-code/issues/2130, https://github.com/anthropics/claude-code/issues/49537",
     ),
     Rule(
@@ -290,9 +290,9 @@ SOURCES: tuple[Rule, ...] = (
         format="anthropic",
         host="bedrock, vertex",
         name="late_system",
-        says="System messages come first.",
+        says="System messages come first; before Claude Opus 4.8 everywhere.",
         does="A later system message moves to the top.",
-        source="https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html",
+        source="https://github.com/anthropics/claude-code/issues/61412, https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html",
     ),
     Rule(
         format="anthropic",

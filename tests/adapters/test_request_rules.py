@@ -1916,6 +1916,45 @@ class TestNamedHosts:
         assert ("messages[1]", "system") in listed(named)
         assert () == judge("anthropic", named.payload, level=host)
 
+    @pytest.mark.parametrize("host", ["", "anthropic"])
+    @pytest.mark.parametrize(
+        ("model", "is_taken"),
+        [
+            ("claude-3-7-sonnet-latest", False),
+            ("claude-fable-5-1", True),
+            ("claude-opus-4-20250514", False),
+            ("claude-opus-4-7", False),
+            ("claude-opus-4-8", True),
+            ("claude-opus-5", True),
+            ("claude-sonnet-4-6", False),
+            ("claude-sonnet-5", False),
+            ("claude-sonnet-5-5", True),
+        ],
+    )
+    def test_a_late_system_message_of_a_model(self, model, is_taken, host):
+        """
+        A system message behind others is refused by older models.
+
+        Source: https://github.com/anthropics/claude-code/issues/61412
+        """
+        turns = [("user", "q"), ("assistant", "a"), ("user", "r"), ("system", "s")]
+        sent = [{"role": role, "content": text} for role, text in turns]
+        rules = anthropic.rules(host=host, model=model)
+        payload = anthropic.dump(anthropic.load(sent), rules).payload
+
+        assert {"messages": sent} == payload or not is_taken
+        assert {"messages": sent[:-1], "system": "s"} == payload or is_taken
+        assert () == judge("anthropic", {"model": model, **payload}, level="api")
+
+    @pytest.mark.parametrize("model", ["claude-fable-5-1", "claude-sonnet-4-6"])
+    def test_a_late_system_message_that_was_made(self, model):
+        """On top it would change what the thinking in front of it is bound to."""
+        chat = [UserMessage("q"), SystemMessage("s")]
+        payload = anthropic.dump(chat, anthropic.rules(model=model)).payload
+
+        assert ("system" in payload) == (model == "claude-sonnet-4-6")
+        assert () == judge("anthropic", {"model": model, **payload}, level="api")
+
     @pytest.mark.parametrize("host", ["", "azure", "openai"])
     def test_a_result_whose_call_is_stored(self, host):
         """

@@ -42,7 +42,12 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
-from conversation_state.requests import ANTHROPIC, Rules, takes_thinking
+from conversation_state.requests import (
+    ANTHROPIC,
+    Rules,
+    refuses_late_system,
+    takes_thinking,
+)
 from conversation_state.requests import rules as rules_of
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
@@ -51,7 +56,8 @@ Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
 _ON_TOP_ONLY = (
-    "the host takes system content at the top only, and this has more than text"
+    "the host or model takes system content at the top only, and this has more "
+    "than text"
 )
 _FIRST = "results must follow their calls directly; this message was moved"
 _LAST = "thinking may not end an answer; it must be followed by what it led to"
@@ -664,8 +670,7 @@ class AnthropicWriter(PayloadWriter):
             return
 
         is_late = raw.get("role") == "system" and notes.get("system") is not True
-        rules = self.rules
-        if is_late and rules and rules.host and rules.late_system == "top":
+        if is_late and self.rules and refuses_late_system(self.rules):
             self.lose(path, "system", _ON_TOP_ONLY)
             return
 

@@ -79,8 +79,10 @@ _OLD_MODEL = re.compile(
     r"claude-(?:[123]|instant|(?:opus|sonnet|haiku)-4-(?:[015]|20)\b|"
     r"(?:opus|sonnet|haiku)-4-20)"
 )
-
-
+# The models that take no system message behind others.
+_NO_SYSTEM_ROLE = re.compile(
+    r"claude-(?:[123]|instant|(?:sonnet|haiku)-4|opus-4(?:-[0-7](?!\d)|-20|$))"
+)
 # The models that take a temperature or top_p, and not both.
 _ONE_SAMPLING = re.compile(
     r"claude-(?:opus-4-[1-9](?!\d)|(?:sonnet|haiku)-4-[5-9](?!\d))"
@@ -440,6 +442,12 @@ def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
     for at, (role, _) in enumerate(request.messages):
         if role == "system":
             yield f"messages.{at}.role", {"role": role}
+
+
+def find_system_messages_of_old_model(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages among the others, where the model named takes none there."""
+    if _NO_SYSTEM_ROLE.search(str(request.body.get("model", ""))):
+        yield from find_system_messages(request)
 
 
 def find_thinking_at_end(request: AnthropicRequest) -> Iterator[Finding]:
@@ -946,6 +954,12 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         '`system` parameter, not "system" as an input message role.',
         _BEDROCK,
         by=("bedrock", "vertex"),
+    ),
+    _rule(
+        "system_message_of_old_model",
+        find_system_messages_of_old_model,
+        "role 'system' is not supported on this model",
+        _ISSUES + "anthropics/claude-code/issues/61412",
     ),
     # Thinking and media.
     _rule(
