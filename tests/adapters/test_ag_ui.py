@@ -569,6 +569,19 @@ class TestResume:
         with pytest.raises(LookupError, match="load the conversation again"):
             asked(*items).resume_from(MessageTree.of(state))
 
+    def test_words_of_an_answer(self):
+        """An edited message with the words of an answer beside it is the user's."""
+        first = Aggregator.new([name(UserMessage("Say yes."), "u1")])
+        tree = MessageTree.of(
+            first.add(name(UserMessage("Well?"), "u2")),
+            first.add(name(AssistantMessage("Yes."), "a1")),
+        )
+
+        found = asked(("u1", "Say yes."), ("u2", "Yes.")).resume_from(tree)
+
+        assert ["user", "user"] == [message.role for message in found]
+        assert "Yes." == found[-1].text
+
     def test_answers_to_interrupts(self):
         """An answer that was interrupted goes on when the client answers that."""
         given = {"interruptId": "i1", "status": "resolved"}

@@ -95,7 +95,8 @@ def ask_prompt(message: UserMessage, tree: MessageTree) -> Aggregator | None:
         return None
 
     for sibling in (node.id, *tree.siblings(node.id)[1]):
-        if tree.node(sibling).message.parts == message.parts:
+        known = tree.node(sibling).message
+        if known.role == "user" and known.parts == message.parts:
             return tree.path(sibling)
 
     return tree.path(node.parent).add(name(message, new_entry_id()))
