@@ -569,6 +569,15 @@ class TestResume:
         with pytest.raises(LookupError, match="load the conversation again"):
             asked(*items).resume_from(MessageTree.of(state))
 
+    def test_same_words(self):
+        """What a client notes with a part does not edit a message."""
+        tree = MessageTree.of(self.later)
+        part = {"type": "text", "text": "When?", "k": 1}
+
+        found = asked(("u1", [part])).resume_from(tree)
+
+        assert found.entries[-1].id == tree.find("u1")
+
     def test_words_of_an_answer(self):
         """An edited message with the words of an answer beside it is the user's."""
         first = Aggregator.new([name(UserMessage("Say yes."), "u1")])

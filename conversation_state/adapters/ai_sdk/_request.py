@@ -23,7 +23,7 @@ from conversation_state.adapters.engine.notes import (
     with_notes,
 )
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
-from conversation_state.adapters.engine.ui import list_entries, was_cut
+from conversation_state.adapters.engine.ui import list_entries, read_words, was_cut
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
@@ -231,7 +231,7 @@ def _submit_message(
     found = _find_message(tree, last.id)
     if found is not None and found.turn.role == "user":
         same = _find_words(found, last)
-        if _read_words(same.turn.entries[0].message) == _read_words(new):
+        if read_words(same.turn.entries[0].message) == read_words(new):
             return same.through()
 
         return found.before().add(_without_id(new))
@@ -276,15 +276,10 @@ def _find_words(found: _Found, last: UiTurn | None) -> _Found:
     words = last.entries[0].message
     _, ids = tree.siblings(found.turn.entries[0].id)
     for sibling in (found.turn.entries[0].id, *reversed(ids)):
-        if _read_words(tree.node(sibling).message) == _read_words(words):
+        if read_words(tree.node(sibling).message) == read_words(words):
             return _find_turn(tree, sibling)
 
     return found
-
-
-def _read_words(message: Message) -> tuple[str, list[Any]]:
-    parts: tuple[Any, ...] = message.parts
-    return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
 
 
 def _without_id(message: Message) -> Message:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+import attrs
+
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import EMPTY_MAP, check_list
 from conversation_state.adapters.engine.notes import RESERVED
@@ -74,6 +76,12 @@ def wrap_own(own: Mapping[str, Any]) -> dict[str, Any]:
     return {RESERVED: {"version": VERSION, **own}} if own else {}
 
 
+def read_words(message: Message) -> tuple[str, list[Any]]:
+    """What *message* says, whatever is noted with its parts."""
+    parts: tuple[Any, ...] = message.parts
+    return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
+
+
 def find_prompt(message: Message, tree: MessageTree) -> Node | None:
     """The node of a user's *message* in *tree*, by the id that it was named with."""
     try:
@@ -95,8 +103,7 @@ def ask_prompt(message: UserMessage, tree: MessageTree) -> Aggregator | None:
         return None
 
     for sibling in (node.id, *tree.siblings(node.id)[1]):
-        known = tree.node(sibling).message
-        if known.role == "user" and known.parts == message.parts:
+        if read_words(tree.node(sibling).message) == read_words(message):
             return tree.path(sibling)
 
     return tree.path(node.parent).add(name(message, new_entry_id()))
