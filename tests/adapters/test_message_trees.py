@@ -867,6 +867,25 @@ class TestRead:
         assert "error" not in made["chat"]["history"]["messages"]["1"]
 
     @pytest.mark.parametrize("kind", ["chatgpt", "librechat", "open_webui"])
+    def test_attached_files(self, kind):
+        """A document that was attached is a part of what the user says."""
+        if kind == "chatgpt":
+            file = {"id": "f", "name": "a.pdf", "mime_type": "application/pdf"}
+            about = {"attachments": [file, {"id": "i", "mime_type": "image/png"}]}
+            payload = chatgpt(node("1", None, "user", "Read!", metadata=about))
+        elif kind == "librechat":
+            file = {"filepath": "/f", "filename": "a.pdf", "type": "application/pdf"}
+            messages = [libre("1", None, "Read!", is_user=True, files=[file])]
+            payload = {**LIBRECHAT, "messages": messages}
+        else:
+            file = {"type": "file", "id": "f", "name": "a.pdf"}
+            payload = webui("1", web("1", None, [], "user", "Read!", files=[file]))
+
+        text, *files = load_one(payload).tree.present[0].parts
+
+        assert ("Read!", ["a.pdf"]) == (text.text, [each.name for each in files])
+
+    @pytest.mark.parametrize("kind", ["chatgpt", "librechat", "open_webui"])
     def test_cut_off(self, kind):
         """An answer that was stopped is interrupted, and written as one."""
         if kind == "chatgpt":

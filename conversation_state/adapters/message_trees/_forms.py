@@ -611,15 +611,13 @@ def _read_librechat(raw: Body) -> list[Message]:
         said = _split_responses(parts, **fields)
         return _cut_answer(said) if raw.get("unfinished") is True else said
 
-    if is_list(files := raw.get("files")):
-        parts += [
-            ImagePart(url=each["filepath"])
-            for each in files
-            if is_map(each)
-            and text_of(each, "type").startswith("image/")
-            and text_of(each, "filepath")
-        ]
-
+    parts += [
+        ImagePart(url=path)
+        if (kind := text_of(each, "type")).startswith("image/")
+        else FilePart(url=path, media_type=kind, name=text_of(each, "filename"))
+        for each in _list_in(raw, "files")
+        if is_map(each) and (path := text_of(each, "filepath"))
+    ]
     known = (TextPart, MediaPart, UnknownPart)
     held = [part for part in parts if isinstance(part, known)]
     if len(held) < len(parts):
@@ -774,11 +772,14 @@ def _read_open_webui(raw: Body) -> list[Message]:
         raise UnreadableError("has no text, or an unknown role")
 
     parts: list[Part] = [TextPart(content)]
-    if kind is UserMessage and is_list(files := raw.get("files")):
+    if kind is UserMessage:
+        # A file of a knowledge base has an id only.
         parts += [
-            _make_media(ImagePart, each["url"])
-            for each in files
-            if is_map(each) and each.get("type") == "image" and text_of(each, "url")
+            _make_media(ImagePart, url)
+            if each.get("type") == "image"
+            else FilePart(url=url, name=text_of(each, "name"))
+            for each in _list_in(raw, "files")
+            if is_map(each) and (url := text_of(each, "url") or text_of(each, "id"))
         ]
 
     return [kind(_text_of(parts), **_make_fields(time))]
@@ -905,8 +906,9 @@ def _write_open_webui(
         files = []
         for at, part in enumerate(messages[0].parts):
             place = f"{path}.parts[{at}]"
-            if isinstance(part, ImagePart):
-                files.append({"type": "image", "url": url_of(part)})
+            if isinstance(part, (FilePart, ImagePart)):
+                name = {"name": part.name} if isinstance(part, FilePart) else {}
+                files.append({"type": part.kind, "url": url_of(part), **name})
             elif _write_text(part, lost, place) is None:
                 lost.append(Lost(place, part.kind, _NO_PART))
 
@@ -1023,6 +1025,16 @@ def _read_chatgpt(raw: Body) -> list[Message]:
         raise UnreadableError(
             "has an unknown role, or content that its role can't have"
         )
+
+    if kind is UserMessage and is_map(metadata):
+        # Images are in the content, too.
+        held += [
+            FilePart(url=f"file-service://{id}", media_type=mime, name=name)
+            for each in _list_in(metadata, "attachments")
+            if is_map(each) and (id := text_of(each, "id"))
+            if not (mime := text_of(each, "mime_type")).startswith("image/")
+            for name in [text_of(each, "name")]
+        ]
 
     return [kind(_text_of(held), **fields)]
 
