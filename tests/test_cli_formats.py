@@ -827,6 +827,12 @@ VALUES = {
 }
 
 
+# Messages as LangGraph's server writes them.
+LANGGRAPH = [
+    {"type": "human", "content": "hi", "id": "1", "additional_kwargs": {}},
+    {"type": "ai", "content": "yo", "id": "2", "tool_calls": []},
+]
+
 # An answer beside the messages, and what is said then.
 ASKED = [user("q")]
 BESIDE: dict[str, Any] = {
@@ -919,6 +925,14 @@ class TestFormats:
             ({"id": "x", "thread": {"messages": HI}}, ""),
             ({"export": {"conversations": [{"id": "x", "messages": HI}]}}, ""),
             ({"n": 1, "run": {"v": 2, "log": {"id": "x", "messages": HI}}}, "n, v"),
+            (
+                {"thread_id": "x", "metadata": {}, "values": {"messages": LANGGRAPH}},
+                "metadata",
+            ),
+            (
+                {"id": "x", "values": {"messages": LANGGRAPH}, "next": [], "tasks": []},
+                "next, tasks",
+            ),
         ],
     )
     def test_wrapped(self, run, value, left_out):

@@ -625,6 +625,11 @@ def unwrap(value: Any, path: str, levels: int = 3) -> tuple[str, Any, str]:
         return path, value, ""
 
     inside = [key for key in value if isinstance(value[key], (dict, list))]
+    if "values" in inside and {"next", "thread_id"} & value.keys():
+        # A thread, or a state of one, as LangGraph's server has it.
+        inside = ["values"]
+        value = {"id" if key == "thread_id" else key: value[key] for key in value}
+
     if len(inside) != 1 or not levels:
         return path, value, ""
 
