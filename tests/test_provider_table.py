@@ -621,6 +621,13 @@ ANTHROPIC = {
         talk([text()], [THOUGHT | {"signature": "other"}, text()], [text()]),
         talk([text()], [THOUGHT, text()], [text()]),
     ),
+    "thinking_bound": (
+        {
+            "model": "claude-opus-5-5",
+            **talk([text("No.")], [THOUGHT, text()], [text()]),
+        },
+        {"model": "claude-opus-5-5", **talk([text()], [THOUGHT, text()], [text()])},
+    ),
     "thinking_missing": (
         {**used(), "thinking": {"type": "enabled", "budget_tokens": 1024}},
         {
@@ -848,6 +855,7 @@ REMEMBERED: dict[tuple[str, str], Any] = {
     ("openai_responses", "previous_not_found"): {"id": "resp_1", "output": []},
     ("openai_responses", "encryption"): {"output": _ITEMS},
     ("anthropic", "thinking_changed"): {"content": [THOUGHT]},
+    ("anthropic", "thinking_bound"): {"content": [THOUGHT]},
     ("anthropic", "thinking_signature"): {"content": [THOUGHT]},
     ("gemini", "signature_foreign"): {"candidates": [{"content": {"parts": [SIGNED]}}]},
 }
@@ -859,7 +867,8 @@ def memory_of(case):
         return None
 
     memory = Memory()
-    memory.remember(case[0], REMEMBERED[case])
+    body = talk([text()]) if case[1] == "thinking_bound" else None
+    memory.remember(case[0], REMEMBERED[case], body=body)
     if case[1] == "item_not_stored":
         memory.remember(case[0], {"output": [whole(id="msg_9")]}, store=False)
 

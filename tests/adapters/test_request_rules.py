@@ -38,7 +38,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing.provider import Memory, judge
 from conversation_state.tools import ToolCall
-from conversation_state.trimming import trim
+from conversation_state.trimming import keep_last, trim
 from tests.adapters.helpers import as_is
 
 ASK = UserMessage("q")
@@ -56,6 +56,10 @@ SPOKEN = {
 
 def response(*output, **fields):
     return {"id": "resp_1", "object": "response", "output": [*output], **fields}
+
+
+def made_result(call):
+    return ToolMessage("", tool_call_id=call.id)
 
 
 def listed(export):
@@ -1954,6 +1958,47 @@ class TestNamedHosts:
 
         assert ("system" in payload) == (model == "claude-sonnet-4-6")
         assert () == judge("anthropic", {"model": model, **payload}, level="api")
+
+    def test_thinking_that_is_bound_to_what_is_before_it(self):
+        """
+        A conversation that grows is sent as it was; a view of it is refused.
+
+        Source: https://github.com/anomalyco/opencode/issues/48637
+        """
+        model = "claude-opus-5-5"
+        rules = anthropic.rules(host="anthropic", model=model)
+        memory = Memory()
+        chat: list[Any] = [SystemMessage("Be brief."), ASK]
+        body = {}
+        for turn in range(4):
+            for calls in (2, 0):
+                body = {"model": model, **anthropic.dump(chat, rules).payload}
+                assert () == judge("anthropic", body, level="api", memory=memory)
+
+                signature = f"sig_{turn}_{calls}"
+                use = {"type": "tool_use", "name": "f", "input": {"a": turn}}
+                content = [
+                    {"type": "thinking", "thinking": "", "signature": signature},
+                    {"type": "text", "text": "Well."},
+                    *({**use, "id": f"call_{turn}_{at}"} for at in range(calls)),
+                ]
+                answer = {"role": "assistant", "model": model, "content": content}
+                memory.remember("anthropic", answer, body=body)
+                [message] = anthropic.load(answer)
+                chat += [message, *map(made_result, message.tool_calls)]
+
+            chat += [ASK, SystemMessage("Now in French.")]
+
+        view = anthropic.dump(trim(chat, None, keep_last(4)).messages, rules)
+        seen = {"model": model, **view.payload}
+        behavior = {"prefix_mismatch_behavior": "drop_block"}
+        dropping = {**seen, "thinking": {"type": "adaptive", "block_binding": behavior}}
+        older = {**seen, "model": "claude-opus-5"}
+        refusals = judge("anthropic", seen, level="api", memory=memory)
+
+        assert {"thinking_bound"} == {each.rule.name for each in refusals}
+        assert () == judge("anthropic", dropping, level="api", memory=memory)
+        assert () == judge("anthropic", older, level="api", memory=memory)
 
     @pytest.mark.parametrize("host", ["", "azure", "openai"])
     def test_a_result_whose_call_is_stored(self, host):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from conversation_state.testing.provider._memory import bound_of
 from conversation_state.testing.provider._reading import (
     NAME,
     Check,
@@ -79,6 +80,8 @@ _OLD_MODEL = re.compile(
     r"claude-(?:[123]|instant|(?:opus|sonnet|haiku)-4-(?:[015]|20)\b|"
     r"(?:opus|sonnet|haiku)-4-20)"
 )
+# The models whose thinking is bound to what it was made behind.
+_BOUND = re.compile(r"claude-[a-z]+-(?:5-[1-9](?!\d)|[6-9])")
 # The models that take no system message behind others.
 _NO_SYSTEM_ROLE = re.compile(
     r"claude-(?:[123]|instant|(?:sonnet|haiku)-4|opus-4(?:-[0-7](?!\d)|-20|$))"
@@ -490,6 +493,31 @@ def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
     for path, values, signature in thinking if thoughts else ():
         if signature not in thoughts:
             yield path, values
+
+
+def find_unbound_thinking(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Thinking that is not behind what it was made behind: the prompt, the tools, all
+    earlier messages, and the thinking before it if any is.
+    """
+    known = request.memory.bound if request.memory else {}
+    if not known or not _BOUND.search(str(request.body.get("model"))):
+        return
+
+    thinking = request.body.get("thinking") or {}
+    asked = (thinking.get("block_binding") or {}).get("prefix_mismatch_behavior")
+    if asked == "drop_block":
+        return
+
+    for path, signature, found in bound_of(request.body):
+        previous = {
+            each.previous
+            for each in known.get(signature, ())
+            if each.prefix == found.prefix
+        }
+        is_kept = bool(previous) and found.previous in {"", *previous}
+        if signature in known and not is_kept:
+            yield path, {"path": path}
 
 
 def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
@@ -987,6 +1015,14 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         find_foreign_signatures,
         "messages.{at}.content.{on}: Invalid `signature` in `thinking` block",
         _REFERENCE,
+    ),
+    _rule(
+        "thinking_bound",
+        find_unbound_thinking,
+        "{path}: Invalid `signature` in `thinking` block. The block is bound to a "
+        "different conversation. Remove the block, or set "
+        '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".',
+        _ISSUES + "anomalyco/opencode/issues/48637",
     ),
     _rule(
         "thinking_missing",

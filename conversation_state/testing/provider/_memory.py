@@ -2,8 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class Bound(NamedTuple):
+    """What a block of thinking is bound to: what it was made behind."""
+
+    prefix: str  # a digest of the prompt, the tools and the messages
+    previous: str  # the signature of the thinking before it, "" for none
+
+
+def bound_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Bound]]:
+    """
+    The path and the signature of each block of thinking in a *body* of Anthropic's, and
+    what is in front of it: how it is written, and what to cache, makes no difference.
+    """
+    system = _blocks_of(body.get("system"))
+    digest = hashlib.sha256(_write([body.get("tools") or [], system]))
+    previous = ""
+    for at, message in enumerate(body.get("messages") or ()):
+        for on, block in enumerate(_blocks_of(message.get("content"))):
+            kind = block.get("type")
+            if kind in ("thinking", "redacted_thinking"):
+                signature = str(block.get("signature") or block.get("data"))
+                path = f"messages.{at}.content.{on}"
+                yield path, signature, Bound(digest.copy().hexdigest(), previous)
+                previous = signature
+            elif kind == "compaction":
+                digest, previous = hashlib.sha256(), ""
+            else:
+                digest.update(_write([message["role"], block]))
+
+
+def _write(value: Any) -> bytes:
+    return json.dumps(_bare(value), sort_keys=True).encode()
+
+
+def _bare(value: Any) -> Any:
+    """*value* without keys that say nothing, and with each text as a block."""
+    if isinstance(value, Mapping):
+        return {
+            key: _bare(_blocks_of(each) if key == "content" else each)
+            for key, each in value.items()
+            if key not in ("cache_control", "caller") and each not in (None, False)
+        }
+
+    return [_bare(each) for each in value] if isinstance(value, list) else value
+
+
+def _blocks_of(content: Any) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+
+    return content or []
 
 
 class Memory:
@@ -15,6 +69,7 @@ class Memory:
 
     Attributes:
         thoughts: Anthropic: the text of each signature.
+        bound: Anthropic: what each signature was made behind, where it is known.
         encrypted: Responses: the encrypted content of each reasoning.
         stored: Responses: the ids of items that are stored.
         unstored: Responses: the ids of items that are not.
@@ -26,6 +81,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.thoughts: dict[str, str] = {}
+        self.bound: dict[str, set[Bound]] = {}
         self.encrypted: set[str] = set()
         self.stored: set[str] = set()
         self.unstored: set[str] = set()
@@ -35,7 +91,12 @@ class Memory:
         self.signatures: set[str] = set()
 
     def remember(
-        self, wire: str, response: Mapping[str, Any], *, store: bool = True
+        self,
+        wire: str,
+        response: Mapping[str, Any],
+        *,
+        store: bool = True,
+        body: Mapping[str, Any] | None = None,
     ) -> None:
         """
         Keep what a whole *response* of *wire* has.
@@ -44,9 +105,10 @@ class Memory:
             wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
             response: The answer's JSON.
             store: Whether the request asked for its items to be stored.
+            body: The request's JSON, to which thinking is bound.
         """
         if wire == "anthropic":
-            self._remember_blocks(response)
+            self._remember_blocks(response, body)
         elif wire == "openai_chat":
             self._remember_choices(response)
         elif wire == "openai_responses":
@@ -54,10 +116,21 @@ class Memory:
         else:
             self._remember_candidates(response)
 
-    def _remember_blocks(self, response: Mapping[str, Any]) -> None:
-        for block in response.get("content") or ():
+    def _remember_blocks(
+        self, response: Mapping[str, Any], body: Mapping[str, Any] | None
+    ) -> None:
+        content = list(response.get("content") or ())
+        for block in content:
             if block.get("type") == "thinking":
                 self.thoughts[block.get("signature", "")] = block["thinking"]
+
+        if body is not None:
+            answer = {"role": "assistant", "content": content}
+            messages = [*(body.get("messages") or ()), answer]
+            path = f"messages.{len(messages) - 1}."
+            for found, signature, bound in bound_of({**body, "messages": messages}):
+                if found.startswith(path):
+                    self.bound.setdefault(signature, set()).add(bound)
 
     def _remember_choices(self, response: Mapping[str, Any]) -> None:
         for choice in response.get("choices") or ():

@@ -282,7 +282,9 @@ class StrictProvider:
         if self.memory is not None:
             store = request.body.get("store", True) is not False
             with self._lock:
-                self.memory.remember(request.wire, response, store=store)
+                self.memory.remember(
+                    request.wire, response, store=store, body=request.body
+                )
 
         return response
 
