@@ -420,6 +420,22 @@ class TestLoad:
         with pytest.raises(DecodeError, match=r"\$\.input_tokens"):
             load_usage({"input_tokens": -1})
 
+    def test_older_releases(self):
+        """Usage, ids and arguments are read under their names before 1.0."""
+        counts = {"requests": 1, "request_tokens": 9, "response_tokens": 2}
+        usage = {**counts, "total_tokens": 11, "details": {"cached_tokens": 4}}
+        call = {"part_kind": "tool-call", "tool_name": "f", "tool_call_id": "c1"}
+        given = [{"args_dict": {"a": 1}}, {"args_json": '{"a":1}'}, {"args_x": 1}]
+        parts = [{**call, "args": each} for each in given]
+        raw = {"kind": "response", "parts": parts, "usage": usage, "vendor_id": "r1"}
+        answer: Any = load([raw])[0]
+
+        cached = PromptTokensDetails(cached_tokens=4)
+        assert Usage(9, 2, prompt_tokens_details=cached) == answer.response.usage
+        assert "r1" == answer.response.id
+        arguments = [json.loads(each.arguments) for each in answer.tool_calls]
+        assert [{"a": 1}, {"a": 1}, given[2]] == arguments
+
 
 class TestDump:
     """Messages of others as Pydantic AI's."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from conversation_state.adapters.engine.notes import map_of
 from conversation_state.adapters.engine.reading import (
     DocumentReader,
     ObjectReader,
@@ -108,8 +109,9 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             reader.wrong(path, raw, "an object")
             continue
 
-        node = ObjectReader(reader, raw, path)
         kind = kind_of(raw, "kind")
+        body = _upgrade_response(raw) if kind == "response" else raw
+        node = ObjectReader(reader, body, path)
         if kind not in {"request", "response"}:
             node.wrong("kind", "request or response")
         elif not is_list(raw.get("parts")):
@@ -124,6 +126,60 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
 
     reader.finish()
     return groups
+
+
+# What releases before 1.0 had under other names, or in a wrapper.
+_RENAMED = {"vendor_details": "provider_details", "vendor_id": "provider_response_id"}
+_COUNTED = {"request_tokens": "input_tokens", "response_tokens": "output_tokens"}
+_UNUSED = {"requests", "total_tokens"}
+# In their details, as OpenAI and Anthropic call them.
+_DETAILED = {
+    "cached_tokens": "cache_read_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
+}
+_WRAPPERS = ({"args_dict"}, {"args_json"})
+
+
+def _upgrade_response(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    A response as this release has it.
+
+    Source:
+        The aliases of ``ModelResponse`` and ``RequestUsage`` in pydantic-ai 2;
+        ``ArgsDict`` and ``ArgsJson`` of 0.0.20.
+    """
+    if not raw.keys().isdisjoint(_RENAMED):
+        raw = {_RENAMED.get(key, key): raw[key] for key in raw}
+
+    usage, parts = raw.get("usage"), raw.get("parts")
+    if is_map(usage) and not usage.keys().isdisjoint(_COUNTED):
+        counts = {
+            _COUNTED.get(key, key): usage[key]
+            for key in usage
+            if key not in _UNUSED and usage[key] is not None
+        }
+        details = map_of(usage, "details")
+        found = {_DETAILED[key]: details[key] for key in _DETAILED if key in details}
+        raw = {**raw, "usage": {**found, **counts}}
+
+    if is_list(parts) and any(map(_is_wrapped, parts)):
+        raw = {**raw, "parts": [*map(_unwrap_arguments, parts)]}
+
+    return raw
+
+
+def _is_wrapped(part: Any) -> bool:
+    given = part.get("args") if is_map(part) else None
+    return is_map(given) and given.keys() in _WRAPPERS
+
+
+def _unwrap_arguments(part: Any) -> Any:
+    if not _is_wrapped(part):
+        return part
+
+    (arguments,) = part["args"].values()
+    return {**part, "args": arguments}
 
 
 def _load_response_message(node: ObjectReader) -> Message:
