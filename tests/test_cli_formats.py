@@ -1746,6 +1746,41 @@ class TestSessions:
 
         assert {"s1": (["u hi", "a yo"], 1)} == chats(run)
 
+    @pytest.mark.parametrize(
+        "more", [{"completion": "yo"}, {"chosen": "yo", "rejected": "no"}]
+    )
+    def test_prompts_of_turns(self, run, more):
+        """A prompt in one text, as Claude's until 2023, is the turns that it has."""
+        prompt = "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\n\nAssistant:"
+        run("import", run.write(json.dumps({"prompt": prompt, **more}), name="p.json"))
+
+        [(said, _)] = chats(run).values()
+        assert ["u a", "a b", "u c", "a yo"] == said
+
+    @pytest.mark.parametrize("operation", ["Converse", "InvokeModel"])
+    def test_invocation_logs(self, run, operation):
+        """Bedrock's log of an invocation has a request and a response."""
+        usage = {"input_tokens": 8, "output_tokens": 3}
+        text: dict[str, Any] = {"text": "yo"}
+        asked: dict[str, Any] = {"messages": [user([{"text": "hi"}])]}
+        answer: dict[str, Any] = {"role": "assistant", "content": [text]}
+        answer = {"output": {"message": answer}, "stopReason": "end_turn"}
+        if operation == "InvokeModel":
+            asked = {"messages": [user("hi")], "max_tokens": 9}
+            answer = {"type": "message", "role": "assistant", "usage": usage}
+            answer["content"] = [{"type": "text", **text}]
+
+        log: dict[str, Any] = {"schemaType": "ModelInvocationLog"}
+        log |= {
+            "operation": operation,
+            "input": {"inputBodyJson": asked},
+            "output": {"outputBodyJson": answer},
+        }
+        run("import", run.write(json.dumps(log), name="p.json"))
+
+        [(said, _)] = chats(run).values()
+        assert ["u hi", "a yo"] == said
+
     @pytest.mark.parametrize("more", [{"model": "m"}, {"input": "hi"}])
     def test_logged_instructions(self, run, more):
         """A log of responses with their instructions and times is no rollout."""

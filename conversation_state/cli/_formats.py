@@ -287,6 +287,12 @@ def _load_shared(value: Any) -> FoundConversation:
     if isinstance(value, list):
         return FoundConversation(transcripts.load(value))
 
+    asked = value.get("prompt")
+    answer = {"role": "assistant", "content": value.get("completion")}
+    if isinstance(asked, str) and (turns := _split_turns(asked)):
+        value = {k: value[k] for k in value if k not in {"prompt", "completion"}}
+        value["messages"] = [*turns, answer]
+
     (found,) = transcripts.line_results([json.dumps(value)])
     if isinstance(found, transcripts.Broken):
         raise found.error
@@ -389,10 +395,12 @@ def _split_turns(text: str) -> list[Any]:
     if pieces[0].strip() or len(pieces) < 3:  # noqa: PLR2004 - a speaker, and a text
         return []
 
-    return [
+    turns = [
         {"role": role, "content": said.strip()}
         for role, said in zip(pieces[1::2], pieces[2::2], strict=True)
     ]
+    # A prompt ends with whose turn it is.
+    return turns if turns[-1]["content"] else turns[:-1]
 
 
 _SPEAKER = re.compile(r"(?:^|\n\n)(Human|Assistant): ?")

@@ -459,14 +459,14 @@ def split_log(record: Body) -> _Log:
     for key in _REQUESTS:
         if request := _parse_inner(record.get(key)):
             keys.add(key)
-            paths[0] = f"$.{key}"
+            request, paths[0] = _unwrap_body(request, key)
             break
 
     error = record.get("error")
     for key in RESPONSES:
         if response := _parse_inner(record.get(key)):
             keys.add(key)
-            paths[1] = f"$.{key}"
+            response, paths[1] = _unwrap_body(response, key)
             break
 
     if response.get("type") in ("canceled", "errored", "expired"):
@@ -489,6 +489,12 @@ def split_log(record: Body) -> _Log:
         keys |= {"messages"}
 
     return _Log(request, response, (paths[0], paths[1]), error, frozenset(keys))
+
+
+def _unwrap_body(found: Body, key: str) -> tuple[Body, str]:
+    # Bedrock's logs of invocations have an input and an output, with a body each.
+    body = _parse_inner(found.get(f"{key}BodyJson"))
+    return (body, f"$.{key}.{key}BodyJson") if body else (found, f"$.{key}")
 
 
 def _parse_inner(value: Any) -> Body:
