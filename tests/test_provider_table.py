@@ -437,6 +437,7 @@ FOUND = block("web_search_tool_result", tool_use_id="srvtoolu_1", content=[])
 MARKER = {"cache_control": {"type": "ephemeral"}}
 SCHEMA = {"type": "object"}
 NEW_MODEL = {"model": "claude-opus-4-8"}
+EFFORT = {"role": "system", "content": [], "output_config": {"effort": "low"}}
 
 
 def used(**more):
@@ -607,6 +608,22 @@ ANTHROPIC = {
     "system_message_of_old_model": (
         {"model": "claude-opus-4-7", "messages": [said(), said("system")]},
         {"model": "claude-opus-4-8", "messages": [said(), said("system")]},
+    ),
+    "system_first": (
+        {"messages": [said("system"), said()]},
+        {"messages": [said(), said("system")]},
+    ),
+    "system_behind": (
+        {"messages": [said(), said("assistant"), said("system"), said("assistant")]},
+        {"messages": [said(), said("system"), said("system"), said("assistant")]},
+    ),
+    "system_before": (
+        {"messages": [said(), said("system"), said("system"), said()]},
+        {"messages": [said(), EFFORT, said()]},
+    ),
+    "system_blocks": (
+        {"messages": [said(), said("system", [FOUND])]},
+        {"messages": [said(), said("system", [text()])]},
     ),
     "thinking_at_end": (
         talk([text()], [THOUGHT], [text()]),

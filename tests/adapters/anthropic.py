@@ -145,7 +145,7 @@ EXCHANGES = st.tuples(
     st.lists(ANSWER, min_size=1, max_size=2),
 ).map(lambda made: [message for part in made for message in part])
 CHATS = st.tuples(
-    st.lists(ADDITION | ANSWER, max_size=1),
+    st.lists(ANSWER, max_size=1),
     st.lists(EXCHANGES, max_size=2),
     st.lists(USER, max_size=1),
 ).map(lambda made: [*made[0], *[m for exchange in made[1] for m in exchange], *made[2]])

@@ -1911,7 +1911,7 @@ class TestNamedHosts:
         sent = [
             {"role": "user", "content": "q"},
             adding,
-            {"role": "user", "content": "r"},
+            {"role": "assistant", "content": "a"},
         ]
         loaded = anthropic.load(sent)
         named = anthropic.dump(loaded, anthropic.rules(host=host))
@@ -1919,6 +1919,35 @@ class TestNamedHosts:
         assert sent == anthropic.dump(loaded).payload["messages"]
         assert ("messages[1]", "system") in listed(named)
         assert () == judge("anthropic", named.payload, level=host)
+
+    @pytest.mark.parametrize(
+        ("before", "behind", "place"),
+        [
+            ([], ["assistant", "user"], None),
+            ([], ["user"], 1),
+            (["user"], [], 1),
+            (["user", "assistant"], ["user"], 3),
+            (["user", "assistant"], ["user", "assistant"], 3),
+            (["user"], ["user", "assistant"], 1),
+        ],
+    )
+    def test_a_change_of_tools_stands_behind_a_user(self, before, behind, place):
+        """
+        In other places it is refused, also as the first message of a view.
+
+        Source: https://github.com/LeenHawk/gproxy/issues/209
+        """
+        change = {"type": "tool_addition", "tool": {"type": "tool_reference"}}
+        adding = {"role": "system", "content": [change]}
+        said = [{"role": role, "content": "x"} for role in (*before, "system", *behind)]
+        said[len(before)] = adding
+        loaded = anthropic.load(said)
+        export = anthropic.dump(loaded, anthropic.rules(host="anthropic"))
+        sent = export.payload["messages"]
+
+        assert place == (sent.index(adding) if adding in sent else None)
+        assert bool(export.lost) == (place != len(before) or behind[1:] != [])
+        assert () == judge("anthropic", export.payload, level="api")
 
     @pytest.mark.parametrize("host", ["", "anthropic"])
     @pytest.mark.parametrize(

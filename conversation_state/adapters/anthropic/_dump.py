@@ -55,6 +55,7 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
+_NOT_ON_TOP = "only a user's message may be before a change of the tools"
 _ON_TOP_ONLY = (
     "the host or model takes system content at the top only, and this has more "
     "than text"
@@ -84,6 +85,8 @@ class Piece:
         around: Its keys other than the role and content.
 
         apart: Whether it does not go on with a message of the same role.
+
+        raw: The message itself, of what changes tools in the middle.
     """
 
     path: str
@@ -91,6 +94,7 @@ class Piece:
     plain: str | None = None
     around: Mapping[str, Any] = EMPTY_MAP
     apart: bool = False
+    raw: dict[str, Any] | None = None
 
 
 def make_piece(path: str, blocks: list[Block], notes: Mapping[str, Any]) -> Piece:
@@ -391,6 +395,14 @@ class Turns:
         self._turns.append(message)
         self._last = None
 
+    def change(self, message: dict[str, Any], path: str) -> None:
+        """Add a system message that is none at the top, as it changes tools."""
+        self._held.append(Piece(path, [], raw=message))
+
+    def is_waiting(self) -> bool:
+        """Whether a system message has not found its place yet."""
+        return bool(self._held)
+
     def payload(self) -> dict[str, Any]:
         self._place_held()
         self._end_answer(is_last=True)
@@ -498,7 +510,10 @@ class Turns:
         """
         held, self._held, self._reported = self._held, [], 0
         for piece in held:
-            if self._may_system_follow():
+            if self._may_system_follow() and piece.raw is not None:
+                self._turns.append(piece.raw)
+                self._last = None
+            elif self._may_system_follow():
                 self._continue_turn("system", piece)
             else:
                 self._put_on_top(piece)
@@ -515,6 +530,10 @@ class Turns:
         return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
 
     def _put_on_top(self, piece: Piece) -> None:
+        if piece.raw is not None:
+            self._writer.lose(piece.path, "system", _NOT_ON_TOP)
+            return
+
         self._writer.lose(piece.path, "position", _ON_TOP)
         self.top.add(piece)
 
@@ -573,6 +592,9 @@ def _find_lost(rules: Rules, message: Message, path: str) -> Sequence[Lost] | No
     """All that is lost of *message* if nothing is left to send."""
     writer = AnthropicWriter(rules, system_on_top=True)
     writer.add(message, path)
+    if writer.turns.is_waiting():
+        return None
+
     payload = writer.turns.payload()
     return None if payload["messages"] or "system" in payload else writer.lost
 
@@ -685,6 +707,8 @@ class AnthropicWriter(PayloadWriter):
         content = raw.get("content")
         if notes.get("system") is True and isinstance(content, list):
             self.turns.top.add(Piece(path, [(path, block) for block in content]))
+        elif is_late and content and self.is_request:
+            self.turns.change(raw, path)
         else:
             self.turns.raw(raw)
 

@@ -73,6 +73,8 @@ _MAGIC = {
     "image/gif": b"GIF8",
 }
 
+_MESSAGE = ("role", "content")
+_CHANGES = ("clear_at", "output_config")  # of system messages among the others
 _THINKING = ("thinking", "redacted_thinking")
 _PAUSED = ("mcp_tool_use", "server_tool_use")
 # The models that take an answer's beginning as the last message.
@@ -122,6 +124,7 @@ class AnthropicRequest:
         # Path and time to live of each marker of what to cache.
         self.markers: list[tuple[str, str]] = []
         self.media: list[tuple[str, Block]] = []
+        self.directives: set[int] = set()  # which messages change the effort only
         if whole:
             for key in ("model", "max_tokens"):
                 if body.get(key) is None:
@@ -168,10 +171,13 @@ class AnthropicRequest:
 
         role = self._read_role(path, message)
         for key in message:
-            if key not in ("role", "content"):
+            if key not in _MESSAGE and not (role == "system" and key in _CHANGES):
                 self.faults.note("extra", f"{path}.{key}")
 
         content = message.get("content")
+        if role == "system" and message.get("output_config") and content == []:
+            self.directives.add(at)
+
         if isinstance(content, str):
             self.messages.append((role, [{"type": "text", "text": content}]))
         elif isinstance(content, list | tuple):
@@ -377,10 +383,11 @@ def find_blank_texts(request: AnthropicRequest) -> Iterator[Finding]:
 
 
 def find_empty_messages(request: AnthropicRequest) -> Iterator[Finding]:
-    """Messages without a block, but for a last answer."""
+    """Messages without a block, but for a last answer and a change of effort."""
     last = len(request.messages) - 1
     for at, (role, blocks) in enumerate(request.messages):
-        if not blocks and not (at == last and role == "assistant"):
+        is_taken = at in request.directives or (at == last and role == "assistant")
+        if not blocks and not is_taken:
             yield f"messages.{at}", {"at": at}
 
 
@@ -445,6 +452,62 @@ def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
     for at, (role, _) in enumerate(request.messages):
         if role == "system":
             yield f"messages.{at}.role", {"role": role}
+
+
+_DIRECTIVE = (
+    "; the directive-only form (content: [] with output_config) is accepted at any "
+    "position"
+)
+_OF_PROVIDER = ("_tool_result", "_tool_use")
+_IN_SYSTEM = ("text", "tool_addition", "tool_removal")
+
+
+def _find_late_systems(
+    request: AnthropicRequest,
+) -> Iterator[tuple[int, Sequence[Block], str, str, Sequence[Block]]]:
+    """
+    Each system message that says something: its place and blocks, the roles of what
+    is before and behind those around it, "" for none, and the blocks before.
+    """
+    turns = [(role, blocks) for role, blocks in request.messages if role != "system"]
+    passed = 0
+    for at, (role, blocks) in enumerate(request.messages):
+        if role != "system":
+            passed += 1
+        elif blocks:
+            before = turns[passed - 1] if passed else ("", [])
+            behind = turns[passed][0] if passed < len(turns) else ""
+            yield at, blocks, before[0], behind, before[1]
+
+
+def find_first_system(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages in front of all others, instead of ``system``."""
+    for at, _, before, _, _ in _find_late_systems(request):
+        if not before:
+            yield f"messages.{at}", {"at": at}
+            return
+
+
+def find_system_behind(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages behind an answer that does not end in a tool of the provider."""
+    for at, _, before, _, blocks in _find_late_systems(request):
+        kind = str(blocks[-1].get("type")) if blocks else ""
+        if before == "assistant" and not kind.endswith(_OF_PROVIDER):
+            yield f"messages.{at}", {"at": at}
+
+
+def find_system_before(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages in front of a user's."""
+    for at, _, before, behind, _ in _find_late_systems(request):
+        if before and behind == "user":
+            yield f"messages.{at}", {"at": at}
+
+
+def find_system_blocks(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages with blocks of others."""
+    for at, blocks, _, _, _ in _find_late_systems(request):
+        if any(block.get("type") not in _IN_SYSTEM for block in blocks):
+            yield f"messages.{at}", {"at": at}
 
 
 def find_system_messages_of_old_model(request: AnthropicRequest) -> Iterator[Finding]:
@@ -758,6 +821,10 @@ _TOOL_USE = (
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use"
 )
 _THINKING_GUIDE = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
+_SYSTEM_MESSAGES = (
+    "https://platform.claude.com/docs/en/build-with-claude/"
+    "mid-conversation-system-messages"
+)
 _BEDROCK = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
 
 
@@ -988,6 +1055,34 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         find_system_messages_of_old_model,
         "role 'system' is not supported on this model",
         _ISSUES + "anthropics/claude-code/issues/61412",
+    ),
+    _rule(
+        "system_first",
+        find_first_system,
+        "messages.{at}: use the top-level 'system' parameter for the initial system "
+        "prompt" + _DIRECTIVE,
+        _ISSUES + "LeenHawk/gproxy/issues/209",
+    ),
+    _rule(
+        "system_behind",
+        find_system_behind,
+        "messages.{at}: role 'system' must follow a 'user' message or an 'assistant' "
+        "message ending in a server tool result" + _DIRECTIVE,
+        _SYSTEM_MESSAGES,
+    ),
+    _rule(
+        "system_before",
+        find_system_before,
+        "messages.{at}: role 'system' must precede an 'assistant' message or end the "
+        "array" + _DIRECTIVE,
+        _SYSTEM_MESSAGES,
+    ),
+    _rule(
+        "system_blocks",
+        find_system_blocks,
+        "messages.{at}: role 'system' supports text, tool_addition, and tool_removal "
+        "blocks only",
+        _SYSTEM_MESSAGES,
     ),
     # Thinking and media.
     _rule(
