@@ -451,7 +451,7 @@ class TestRead:
         read = read_fast(to_data(message)["message"])
 
         for value in (read, *read.parts, *read.tool_calls):
-            with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            with pytest.raises(AttributeError, match="never changes"):
                 value.index = 1
 
     def test_changes_nothing_that_it_is_given(self):

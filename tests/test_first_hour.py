@@ -7,6 +7,7 @@ What a state's own verbs are given is in ``test_aggregator.py``, a store's in
 
 import json
 import operator
+import pickle
 import re
 from typing import Any
 
@@ -323,12 +324,16 @@ def test_other_values(call, line):
     ids=map(str, range(5)),
 )
 def test_assignments(value, name, line):
-    """What is assigned to a value, or deleted: its error says what to write."""
+    """
+    What is assigned to a value, or deleted: its error says what to write, in another
+    process, too.
+    """
     for change in (lambda: setattr(value, name, ()), lambda: delattr(value, name)):
         with pytest.raises(AttributeError, match=re.escape(line)) as caught:
             change()
 
         assert "never changes" in str(caught.value)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from attrs.exceptions import FrozenInstanceError
-
 from conversation_state.pickling import pickled_by_name
 
 __all__ = ["ByContent", "View", "are_identical", "count_common", "final", "make_draft"]
@@ -54,16 +52,13 @@ _OF_A_DRAFT = {"is_draft": True}
 
 
 def _refuse_change(value: Any, name: str, *_: object) -> NoReturn:
-    # The error of attrs, whose own text says only that it can't.
-    error = FrozenInstanceError()
+    # Not attrs' error, which takes no text of ours, or can't be unpickled with one.
     way = getattr(value, "_changed_copy", "")
     if not way and any(field.alias == name for field in value.__attrs_attrs__):
         way = f"attrs.evolve(value, {name}=...) is a changed copy"
 
     what = f"can't change {name!r}: a {type(value).__name__} never changes"
-    error.msg = f"{what}; {way or 'its methods return the next one'}"
-    error.args = (error.msg,)
-    raise error
+    raise AttributeError(f"{what}; {way or 'its methods return the next one'}")
 
 
 def make_draft(cls: type) -> Any:
