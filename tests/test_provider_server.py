@@ -303,7 +303,7 @@ class TestRefusals:
             ask([user("")])
 
         assert "messages: text content blocks must be non-empty" in str(caught.value)
-        assert "invalid_request_error" == caught.value.type
+        assert "invalid_request_error" == caught.value.response.json()["error"]["type"]
 
     def test_gemini(self):
         """A refusal is Google's own error, in a stream, too."""
@@ -778,7 +778,7 @@ class TestFaults:
 
         assert "2" == limited.value.response.headers["retry-after"]
         assert 529 == overloaded.value.status_code
-        assert "overloaded_error" == overloaded.value.type
+        assert "overloaded_error" == overloaded.value.response.json()["error"]["type"]
 
     @pytest.mark.parametrize(
         ("status", "kinds"),

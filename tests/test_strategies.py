@@ -223,16 +223,16 @@ class TestConversations:
     def test_draw_shapes_of_users(self, monkeypatch: pytest.MonkeyPatch):
         """A shape that a user adds to the table is drawn like ours."""
         form = ConversationShape(
-            lambda turn: [UserMessage(f"form {turn.number}")], share=5
+            lambda turn: [UserMessage(f"a user's {turn.number}")], share=5
         )
         monkeypatch.setitem(SHAPES, "a form", form)
         found = find(
             conversations(),
-            lambda drawn: any("form" in m.text for m in drawn),
+            lambda drawn: any("a user's" in m.text for m in drawn),
             settings=_SHRUNK,
         )
 
-        assert [each.text for each in found] == ["form 0"]
+        assert [each.text for each in found] == ["a user's 0"]
 
 
 class TestStates:

@@ -80,7 +80,7 @@ def some(strategy: Any, condition: Any = lambda _: True) -> Any:
 
         return bool(found)
 
-    find(strategy, met, settings=_QUICK)
+    find(strategy.map(met), bool, settings=_QUICK)
     return found[0]
 
 
@@ -112,7 +112,8 @@ def find_lacking(strategy: Any, features: Conditions, never: Conditions) -> set[
         return bool(wrong) or (number >= _LEAST and not lacking)
 
     try:
-        find(strategy, is_enough, settings=_QUICK)
+        # Of bools, since Hypothesis warns of the size of what it finds.
+        find(strategy.map(is_enough), bool, settings=_QUICK)
     except NoSuchExample:
         return {*lacking} | wrong
 
