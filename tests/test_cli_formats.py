@@ -1704,6 +1704,20 @@ class TestSessions:
         assert "message 6: its call toolu_A3 has no result" in result.stderr
         assert "left out" not in result.stderr
 
+    def test_grok(self, run):
+        """A history of Grok Build is refused, and no part of it is saved."""
+        lines = [
+            {"type": "user", "content": [{"type": "text", "text": "hi"}]},
+            {"type": "reasoning", "id": "r", "summary": []},
+            {"type": "assistant", "content": "yo"},
+        ]
+        path = run.write(*(f"{json.dumps(each)}\n" for each in lines))
+
+        result = run("import", path, status=2)
+
+        assert "Grok Build, which isn't read" in result.stderr
+        assert "Nothing was saved." in result.stdout
+
     def test_blocks_of_other_agents(self, run):
         """Calls that another agent writes in the shape of Pi's are noted."""
         call = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}

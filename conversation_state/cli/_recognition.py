@@ -219,7 +219,8 @@ _ITEM_TESTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
     (
         "bubo",
         lambda f: (
-            not f.keys & {"message", "role"}
+            not f.keys & {"message", "model_id", "role"}
+            and ("tool_calls" not in f.keys or "tool_call" in f.types)
             and f.types <= _BUBO_TYPES
             and bool(f.types)
         ),
@@ -744,6 +745,12 @@ _OWNERS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("openai_chat", _CHAT_BLOCKS - {"file"}, "OpenAI's chat"),
     ("openai_responses", _RESPONSES_BLOCKS, "OpenAI's Responses"),
     ("ai_sdk_model", _SDK_BLOCKS, "the AI SDK"),
+    # It has thoughts as Responses does, and types in place of roles.
+    (
+        "grok",
+        frozenset({"assistant", "system", "user"}),
+        "Grok Build, which isn't read",
+    ),
 )
 
 
