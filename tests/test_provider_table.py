@@ -437,6 +437,9 @@ FOUND = block("web_search_tool_result", tool_use_id="srvtoolu_1", content=[])
 MARKER = {"cache_control": {"type": "ephemeral"}}
 SCHEMA = {"type": "object"}
 NEW_MODEL = {"model": "claude-opus-4-8"}
+ADDED = {"type": "tool_reference", "name": "f"}
+ADDING = {"role": "system", "content": [{"type": "tool_addition", "tool": ADDED}]}
+INPUT = {"input_schema": SCHEMA}
 EFFORT = {"role": "system", "content": [], "output_config": {"effort": "low"}}
 
 
@@ -620,6 +623,10 @@ ANTHROPIC = {
     "system_before": (
         {"messages": [said(), said("system"), said("system"), said()]},
         {"messages": [said(), EFFORT, said()]},
+    ),
+    "system_tools": (
+        {"messages": [said(), ADDING], "tools": [{"name": "g", **INPUT}]},
+        {"messages": [said(), ADDING], "tools": [{"name": "f", **INPUT}]},
     ),
     "system_blocks": (
         {"messages": [said(), said("system", [FOUND])]},

@@ -316,13 +316,13 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
 
     if model and format == "anthropic":
         changes["model"] = model
-        changes |= _rules_of_claude(model, host)
+        changes |= _rules_of_claude(model)
 
     return attrs.evolve(found, **changes) if changes else found
 
 
-def _rules_of_claude(model: str, host: str) -> dict[str, Any]:
-    """The rules of Anthropic's *model* that others, or other *host*s, do not have."""
+def _rules_of_claude(model: str) -> dict[str, Any]:
+    """The rules of Anthropic's *model*, on any host, that others do not have."""
     if "claude" not in model.lower():
         return {}
 
@@ -330,7 +330,7 @@ def _rules_of_claude(model: str, host: str) -> dict[str, Any]:
     changes: dict[str, Any] = {"ends_with_user": _CONTINUING.match(name) is None}
     if _WITHOUT_LATE_SYSTEM.match(name):
         changes["late_system"] = "top"
-    elif _BINDING.match(name) and not host:
+    elif _BINDING.match(name):
         # On top it would change what the thinking so far is bound to.
         changes["late_system"] = "anywhere"
 

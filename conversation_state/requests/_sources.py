@@ -290,7 +290,7 @@ SOURCES: tuple[Rule, ...] = (
         format="anthropic",
         host="bedrock, vertex",
         name="late_system",
-        says="System messages come first; before Claude Opus 4.8 everywhere.",
+        says="System messages come first before Claude 5.1; before Opus 4.8 everywhere.",
         does="A later system message moves to the top.",
         source="https://github.com/anthropics/claude-code/issues/61412, https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html",
     ),

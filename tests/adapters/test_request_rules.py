@@ -1979,14 +1979,17 @@ class TestNamedHosts:
         assert {"messages": sent[:-1], "system": "s"} == payload or is_taken
         assert () == judge("anthropic", {"model": model, **payload}, level="api")
 
+    @pytest.mark.parametrize("host", ["anthropic", "bedrock", "vertex"])
     @pytest.mark.parametrize("model", ["claude-fable-5-1", "claude-sonnet-4-6"])
-    def test_a_late_system_message_that_was_made(self, model):
+    def test_a_late_system_message_that_was_made(self, model, host):
         """On top it would change what the thinking in front of it is bound to."""
         chat = [UserMessage("q"), SystemMessage("s")]
-        payload = anthropic.dump(chat, anthropic.rules(model=model)).payload
+        rules = anthropic.rules(host=host, model=model)
+        body = {"model": model, **anthropic.dump(chat, rules).payload}
+        level = "api" if host == "anthropic" else host
 
-        assert ("system" in payload) == (model == "claude-sonnet-4-6")
-        assert () == judge("anthropic", {"model": model, **payload}, level="api")
+        assert ("system" in body) == (model == "claude-sonnet-4-6")
+        assert () == judge("anthropic", body, level=level)
 
     def test_thinking_that_is_bound_to_what_is_before_it(self):
         """

@@ -447,6 +447,12 @@ def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
         previous = role
 
 
+def find_system_messages_of_host(request: AnthropicRequest) -> Iterator[Finding]:
+    """System messages among the others, but for the newest models."""
+    if not _BOUND.search(str(request.body.get("model"))):
+        yield from find_system_messages(request)
+
+
 def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
     """System messages among the others."""
     for at, (role, _) in enumerate(request.messages):
@@ -508,6 +514,24 @@ def find_system_blocks(request: AnthropicRequest) -> Iterator[Finding]:
     for at, blocks, _, _, _ in _find_late_systems(request):
         if any(block.get("type") not in _IN_SYSTEM for block in blocks):
             yield f"messages.{at}", {"at": at}
+
+
+def find_unknown_tools(request: AnthropicRequest) -> Iterator[Finding]:
+    """Changes of tools that the request does not have."""
+    if request.body.get("tools") is None:
+        return
+
+    known = {str(tool.get("name")) for _, tool in objects_of(request.body["tools"])}
+    for at, on, role, block in _blocks(request):
+        tool = block.get("tool") if block.get("type") in _IN_SYSTEM else None
+        if role != "system" or not isinstance(tool, Mapping):
+            continue
+
+        name = str(tool.get("name"))
+        if tool.get("type") == "tool_reference" and name not in known:
+            yield f"messages.{at}.content.{on}", {"at": at, "name": name}
+
+        known.add(name)
 
 
 def find_system_messages_of_old_model(request: AnthropicRequest) -> Iterator[Finding]:
@@ -1044,7 +1068,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "system_message",
-        find_system_messages,
+        find_system_messages_of_host,
         'messages: Unexpected role "{role}". The Messages API accepts a top-level '
         '`system` parameter, not "system" as an input message role.',
         _BEDROCK,
@@ -1075,6 +1099,12 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         find_system_before,
         "messages.{at}: role 'system' must precede an 'assistant' message or end the "
         "array" + _DIRECTIVE,
+        _SYSTEM_MESSAGES,
+    ),
+    _rule(
+        "system_tools",
+        find_unknown_tools,
+        "messages.{at}: tool_addition/tool_removal references unknown tool '{name}'",
         _SYSTEM_MESSAGES,
     ),
     _rule(
