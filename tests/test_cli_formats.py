@@ -2294,6 +2294,7 @@ class TestFiles:
                 "database; give --from and what wrote it",
             ),
             (b"PAR1" + bytes(9), "a Parquet file"),
+            (b"a.json".ljust(257, b"\0") + b"ustar", "a tar archive"),
             (b"%PDF-1.7\n", "a PDF document"),
             (b"\x80\x04\x95", "a pickle, which can run code and is never read"),
             (b"\x28\xb5\x2f\xfd\x24", "compressed with zstd; decompress it first"),

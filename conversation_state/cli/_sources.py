@@ -71,6 +71,7 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"---\r?\n[\w\"']+:"), "YAML"),
     (re.compile(rb"(?:#{1,6} |\*\*|```|> )\S"), "Markdown"),
     (re.compile(rb"[{\[][{\[\s]*'"), "Python's own notation, with single quotes"),
+    (re.compile(rb".{257}ustar", re.DOTALL), "a tar archive (unpack it first)"),
     (re.compile(rb"version https://git-lfs"), "a pointer of Git LFS (`git lfs pull`)"),
     (
         re.compile(rb"\"?\w[\w .-]*\"?(?:[,;\t]\"?[\w .-]+\"?)+\r?\n[^\n]*[,;\t]"),
