@@ -972,6 +972,10 @@ def _count_lines(kept: Iterable[Body]) -> dict[str, int]:
 
         raw = each.get("line")
         kind = raw.get("type") if isinstance(raw, Mapping) else None
+        if isinstance(raw, Mapping) and isinstance(raw.get("payload"), Mapping):
+            # Codex's lines are of the type of what they hold.
+            kind = raw["payload"].get("type") or kind
+
         kinds[
             shorten_text(kind, 40) if isinstance(kind, str) else "without a type"
         ] += 1

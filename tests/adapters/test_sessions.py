@@ -522,6 +522,16 @@ def say(letters):
 class TestCodex:
     """Rollouts of Codex."""
 
+    def test_snapshots(self):
+        """What Codex kept to undo a turn is no part of what was said."""
+        lines = say("aBc")
+        item = {"type": "ghost_snapshot", "ghost_commit": {"id": "x"}}
+        lines.insert(1, {"type": "response_item", "payload": item})
+        session = load_session(lines)
+
+        assert ["a", "B", "c"] == [each.text for each in session.tree.present]
+        assert lines[1] == dump_session(session, "codex").payload[1]
+
     @pytest.mark.parametrize(("code", "failed"), [(1, True), (0, False), ([0], True)])
     def test_exit_codes(self, code, failed):
         """A result's own JSON says whether its call failed, whatever it has there."""

@@ -74,6 +74,8 @@ _REPEATED = frozenset(
     {"agent_message", "agent_reasoning", "agent_reasoning_raw_content", "user_message"}
     | {"task_complete", "task_started", "turn_complete", "turn_started"}
 )
+# What Codex could undo, which it sends to no model.
+_SNAPSHOT = "ghost_snapshot"
 _SAID = frozenset({"agent_message", "user_message"})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
@@ -243,6 +245,9 @@ class _CodexSession:
 
     def _add_item(self, at: int, raw: Body, item: Body) -> None:
         kind = text_of(item, "type")
+        if kind == _SNAPSHOT:
+            return
+
         is_said = kind == "message" and item.get("role") != "assistant"
         if not is_said and kind not in CALLERS:
             self.answer.append((at, raw, item))
