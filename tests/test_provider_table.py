@@ -440,6 +440,7 @@ NEW_MODEL = {"model": "claude-opus-4-8"}
 ADDED = {"type": "tool_reference", "name": "f"}
 ADDING = {"role": "system", "content": [{"type": "tool_addition", "tool": ADDED}]}
 INPUT = {"input_schema": SCHEMA}
+FORCED = {"tool_choice": {"type": "any"}, "tools": [{"name": "f", **INPUT}]}
 EFFORT = {"role": "system", "content": [], "output_config": {"effort": "low"}}
 
 
@@ -504,6 +505,10 @@ ANTHROPIC = {
     "thinking_forced_tool": (
         thinking(tool_choice={"type": "any"}),
         thinking(tool_choice={"type": "auto"}),
+    ),
+    "forced_tool_of_new_model": (
+        {**talk([text()]), "model": "claude-opus-5-5", **FORCED},
+        {**talk([text()]), "model": "claude-opus-5", **FORCED},
     ),
     "thinking_budget": (thinking(1_023), thinking(1_024)),
     "thinking_over_limit": (

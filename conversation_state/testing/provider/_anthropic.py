@@ -84,6 +84,10 @@ _OLD_MODEL = re.compile(
 )
 # The models whose thinking is bound to what it was made behind.
 _BOUND = re.compile(r"claude-[a-z]+-(?:5-[1-9](?!\d)|[6-9])")
+# The models that call no tool because they have to.
+_UNFORCED = re.compile(
+    r"claude-(?:fable|mythos|opus|sonnet)-(?:5-[1-9](?!\d)|[6-9](?!\d))"
+)
 # The models that take no system message behind others.
 _NO_SYSTEM_ROLE = re.compile(
     r"claude-(?:[123]|instant|(?:sonnet|haiku)-4|opus-4(?:-[0-7](?!\d)|-20|$))"
@@ -1196,6 +1200,19 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
         ),
         "Thinking may not be enabled when tool_choice forces tool use.",
         _ISSUES + "mastra-ai/mastra/issues/7507",
+    ),
+    _rule(
+        "forced_tool_of_new_model",
+        wrong_request(
+            "tool_choice",
+            lambda request: (
+                isinstance(choice := request.body.get("tool_choice"), Mapping)
+                and choice.get("type") in ("any", "tool")
+                and _UNFORCED.search(str(request.body.get("model")))
+            ),
+        ),
+        'tool_choice: type "tool" and "any" are not supported for this model.',
+        _ISSUES + "can1357/oh-my-pi/issues/12939",
     ),
     _rule(
         "thinking_budget",
