@@ -22,8 +22,10 @@ from conversation_state import (
     ToolCall,
     ToolMessage,
     Usage,
+    UserMessage,
     trim,
 )
+from conversation_state.messages import make_tombstone
 from conversation_state.pages import make_page
 from conversation_state.pages.server import make_app
 from conversation_state.store import open_store
@@ -77,8 +79,9 @@ class WatchedPage:
     def check(self, origin):
         """
         Nothing was asked of another host, nothing went wrong, and the page can be
-        used with a screen reader.
+        used with a screen reader, also what is folded.
         """
+        self.tab.locator("details").evaluate_all("all => all.map(o => o.open = true)")
         found = axe.Axe().run(self.tab)
 
         assert [] == self.complaints
@@ -130,7 +133,8 @@ class TestFiles:
     def test_opens(self, tab, tmp_path, scheme):
         """The page opens from a disk, on light and on dark, and asks for nothing."""
         timeline = Timeline.begin(ASKED, HOSTILE).commit(SEA).commit(HILLS, on=0)
-        state = timeline.present.add_user_prompt(HOSTILE)
+        erased = make_tombstone(UserMessage("No!"), bytes(16), "a wish")
+        state = timeline.present.add(erased).add_user_prompt(HOSTILE)
         view = trim(state, TokenBudget(context_window=20))
         path = tmp_path / "trip.html"
         page = make_page(timeline.commit(state), title=HOSTILE, view=view)
