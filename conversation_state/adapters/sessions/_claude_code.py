@@ -583,8 +583,8 @@ class _ClaudeSession:
         here = self.parents.get(compaction.get("line", ""))
         about = map_in(self.chained[here].raw, "compactMetadata") if here else {}
         kept = map_in(about, "preservedSegment")
-        first, end = "", ""
-        while kept and here is not None:
+        head, first, end = text_of(kept, "headUuid"), "", ""
+        while head in self.chained and here is not None:
             if here == kept.get("tailUuid"):
                 end = first
 
@@ -592,7 +592,7 @@ class _ClaudeSession:
                 response = self.responses.get(here)
                 first = here if response is None else response.id
 
-            if here == kept.get("headUuid"):
+            if here == head:
                 return {**compaction, "first_kept": first, "first_replaced": end}
 
             here = self.parents[here]

@@ -252,7 +252,7 @@ class _PiSession:
         # The first record from the entry *first* on to *id*: it may be no message.
         kept = ""
         here = self.parents[id]
-        while first and here is not None:
+        while first in self.ways and here is not None:
             kept = here if self.ways[here].record == here else kept
             if here == first:
                 return kept
