@@ -885,6 +885,15 @@ class TestRead:
 
         assert ("Read!", ["a.pdf"]) == (text.text, [each.name for each in files])
 
+    def test_files_in_open_webui(self):
+        """A document comes back from Open WebUI as it is written."""
+        file = FilePart(data=b"hi", media_type="text/plain", name="a.txt")
+        state = Aggregator.new([UserMessage([TextPart("Read!"), file])])
+
+        payload = dump_tree(MessageTree.of(state), format="open_webui").payload
+
+        assert file == load_one(payload).tree.present[0].parts[1]
+
     @pytest.mark.parametrize("kind", ["chatgpt", "librechat", "open_webui"])
     def test_cut_off(self, kind):
         """An answer that was stopped is interrupted, and written as one."""

@@ -143,6 +143,14 @@ def _make_media(
     return kind(url=source, media_type=media_type, **more)
 
 
+def _make_file(url: str, media_type: str = "", name: str = "") -> Part:
+    # An id is no base64.
+    if url.startswith("data:"):
+        return _make_media(FilePart, url, media_type, name)
+
+    return FilePart(url=url, media_type=media_type, name=name)
+
+
 def _make_fields(time: datetime | None, model: object = None) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if time is not None:
@@ -614,7 +622,7 @@ def _read_librechat(raw: Body) -> list[Message]:
     parts += [
         ImagePart(url=path)
         if (kind := text_of(each, "type")).startswith("image/")
-        else FilePart(url=path, media_type=kind, name=text_of(each, "filename"))
+        else _make_file(path, kind, text_of(each, "filename"))
         for each in _list_in(raw, "files")
         if is_map(each) and (path := text_of(each, "filepath"))
     ]
@@ -777,7 +785,7 @@ def _read_open_webui(raw: Body) -> list[Message]:
         parts += [
             _make_media(ImagePart, url)
             if each.get("type") == "image"
-            else FilePart(url=url, name=text_of(each, "name"))
+            else _make_file(url, name=text_of(each, "name"))
             for each in _list_in(raw, "files")
             if is_map(each) and (url := text_of(each, "url") or text_of(each, "id"))
         ]
