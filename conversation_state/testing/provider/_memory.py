@@ -25,16 +25,19 @@ def bound_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Bound]]:
     previous = ""
     for at, message in enumerate(body.get("messages") or ()):
         for on, block in enumerate(_blocks_of(message.get("content"))):
-            kind = block.get("type")
-            if kind in ("thinking", "redacted_thinking"):
+            if _is_thinking(block):
                 signature = str(block.get("signature") or block.get("data"))
                 path = f"messages.{at}.content.{on}"
                 yield path, signature, Bound(digest.copy().hexdigest(), previous)
                 previous = signature
-            elif kind == "compaction":
+            elif block.get("type") == "compaction":
                 digest, previous = hashlib.sha256(), ""
             else:
                 digest.update(_write([message["role"], block]))
+
+
+def _is_thinking(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in ("thinking", "redacted_thinking")
 
 
 def _write(value: Any) -> bytes:
@@ -124,7 +127,7 @@ class Memory:
             if block.get("type") == "thinking":
                 self.thoughts[block.get("signature", "")] = block["thinking"]
 
-        if body is not None:
+        if body is not None and any(map(_is_thinking, content)):
             answer = {"role": "assistant", "content": content}
             messages = [*(body.get("messages") or ()), answer]
             path = f"messages.{len(messages) - 1}."
