@@ -6,6 +6,7 @@ is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, NamedTuple, Never, TypeVar
 
@@ -370,11 +371,13 @@ class MessageTree:
         moments: Any = (followed.moments if followed else pmap()).evolver()
         ends: Any = (followed.ends if followed else pmap()).evolver()
         growth = _Growth(self)
-        first, gone = timeline.moments[0].number, []
+        first, gone, amended = timeline.moments[0].number, [], set()
         if followed:
             old = followed.timeline
             first = timeline.first_change(old)
-            gone = [each.number for each in old.moments[_find_moment(old, first) :]]
+            changed = old.moments[_find_moment(old, first) :]
+            gone = [each.number for each in changed]
+            amended = {id(each.state) for each in changed}
 
         if gone:
             start, growth.ledger, _ = moments[gone[0]]
@@ -386,23 +389,30 @@ class MessageTree:
         for number in gone:
             moments.remove(number)
 
+        found: dict[int, Aggregator] = {}
         for moment in timeline.moments[_find_moment(timeline, first) :]:
             before = len(growth.states), growth.ledger
             state = _check_state(moment.state)
-            number = growth.add(state, is_shown=followed is None)
+            # Its messages may be those of a state that is gone.
+            number = growth.add(state, is_shown=followed is None, is_new=bool(gone))
             moments[moment.number] = (*before, number)
+            found[number] = state
+            amended.discard(id(state))
             count = ends[number] if number in ends else 0  # noqa: SIM401 - it has no `get`
             ends[number] = count + 1
 
         # What was amended is taken away after what took its place: that may be the same
         # message.
-        for number in ended:
+        for at, number in enumerate(ended):
             left = ends[number] - 1
             if left:
                 ends[number] = left
             else:
                 ends.remove(number)
-                growth.prune(number, ends)
+                ended[at] = growth.prune(number, ends)
+
+        for number in ended:
+            growth.replace_states(number, amended, found)
 
         tree = growth.finish()
         present = timeline.moment
@@ -799,14 +809,15 @@ class _Growth:
         self.head = tree._head
         self.newest = tree.shown
 
-    def add(self, state: Aggregator, *, is_shown: bool) -> int:
+    def add(self, state: Aggregator, *, is_shown: bool, is_new: bool = False) -> int:
         """
         Add the messages and the ledger of a state; the number of its last node. Where
-        it is not *is_shown*, the child that was shown before stays so.
+        it is not *is_shown*, the child that was shown before stays so. Where it brings
+        nothing, it is no state of the tree unless it *is_new*.
         """
         entries = state.entries
         count, number = self._find_known(entries)
-        is_new = not len(self.states)
+        is_new = is_new or not len(self.states)
         is_replaced = False
         for position, entry in enumerate(entries.iterate(count), count):
             child = self._find_child(number, entry)
@@ -951,12 +962,15 @@ class _Growth:
         id = self._register_entry(number, entry)
         self.places[number] = self.places[number]._replace(id=id, entry=entry)
 
-    def prune(self, number: int, ends: Any) -> None:
-        """Take away a node that no state ends with, and those above that led to it."""
+    def prune(self, number: int, ends: Any) -> int:
+        """
+        Take away a node that no state ends with, and those above that led to it; the
+        number of the first that stays.
+        """
         while number and number not in ends:
             place = self.places[number]
             if place.children:
-                return
+                break
 
             self._unregister_entry(number)
             self.places.remove(number)
@@ -974,6 +988,28 @@ class _Growth:
                 self.head = parent
 
             number = parent
+
+        return number
+
+    def replace_states(
+        self, number: int, gone: AbstractSet[int], ending: Mapping[int, Aggregator]
+    ) -> None:
+        """
+        Where the state of a node, and of those above it, is *gone* (by identity), and
+        with it perhaps usage: let it be that *ending* with it, or of what is behind it.
+        """
+        while number in self.places and id(self.places[number].state) in gone:
+            below = number
+            while below not in ending and id(self.places[below].state) in gone:
+                # One that nothing stands behind ends a moment before the change.
+                if not self.places[below].children:
+                    break
+
+                below = self.places[below].children[-1]
+
+            state = ending[below] if below in ending else self.places[below].state
+            self.places[number] = self.places[number]._replace(state=state)
+            number = self.places[number].parent
 
     def finish(self) -> MessageTree:
         tree = self.tree

@@ -377,6 +377,27 @@ class TestFollow:
         assert 2 == len(decode(encode(tree)))
         assert MessageTree.of(chat).leaves == tree.leaves
 
+    def test_amended_before(self):
+        """The states behind an amended one stay, in a copy, too."""
+        answered = ASKED.add_assistant_message("To the sea.")
+        chat = Timeline.begin(ASKED).commit(answered).commit(HILLS, on=0)
+        tree = MessageTree.of(chat).follow(chat.amend(0, Aggregator.new()))
+
+        assert answered.entries == tree.path(last(answered)).entries
+        assert list_ways(tree) == list_ways(decode(encode(tree)))
+
+    @pytest.mark.parametrize("further", [[], [SEA]], ids=["the last", "one before"])
+    def test_bill_of_what_was_amended(self, further):
+        """Usage that only an amended state had is on no path."""
+        chat = Timeline.begin(Aggregator.new()).commit(ASKED.add_usage(Usage(1)))
+        for state in further:
+            chat = chat.commit(state)
+
+        tree = MessageTree.of(chat).follow(chat.amend(1, HILLS))
+
+        assert tree.total_usage == tree.path(last(ASKED)).total_usage
+        assert MessageTree.of(chat.amend(1, HILLS)).total_usage == tree.total_usage
+
     def test_named(self):
         """A named answer keeps its place among its siblings while it streams."""
         chat = Timeline.begin(ASKED).commit(ASKED.add(name(AssistantMessage("T"), "a")))
@@ -437,12 +458,12 @@ class TestFollow:
 
 
 def list_ways(tree):
-    """The identities of the entries from the first to each leaf."""
+    """The identities of the entries from the first to each message."""
     ways: dict[str | None, tuple[str, ...]] = {None: ()}
     for node in tree.nodes:
         ways[node.id] = (*ways[node.parent], node.entry.id)
 
-    return {ways[leaf] for leaf in tree.leaves}
+    return {*ways.values()}
 
 
 def one_step(timeline):
