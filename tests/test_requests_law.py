@@ -23,6 +23,7 @@ from conversation_state.messages import (
     ResponseMeta,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
@@ -67,6 +68,7 @@ acts = st.one_of(
     results,
     results,
     st.just(SystemMessage("By the way.")),
+    st.just(UnknownMessage({"role": "note"})),
     # A text behind a call, as user interfaces show it.
     st.just(
         AssistantMessage(

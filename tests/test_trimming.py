@@ -21,6 +21,7 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import ReasoningPart, TextPart
@@ -101,13 +102,16 @@ def is_text(message):
     return all(isinstance(part, TextPart) for part in message.parts)
 
 
+SILENT = {"system", "unknown"}
+
+
 def with_task(history, lead, start):
     """
     What a view shows that starts its run there: the leading messages, the task, or a
     made message where there is none, unless the run begins with a user, and the run.
     """
     run = history[start:]
-    speaker = next((one.role for one in run if one.role != "system"), "")
+    speaker = next((one.role for one in run if one.role not in SILENT), "")
     if speaker == "user" or lead == len(history):
         return (*history[:lead], *run)
 
@@ -119,12 +123,12 @@ def with_task(history, lead, start):
 
 def find_starts(history, lead):
     """
-    Brute force: where a valid run may start. System messages alone are none, unless
-    there is no other.
+    Brute force: where a valid run may start. Messages of the system and of unknown
+    roles alone are none, unless there is no other.
     """
     runs = range(lead, len(history) + (lead == len(history)))
     starts = [at for at in runs if is_valid((*history[:lead], *history[at:]))]
-    spoken = [at for at in starts if {one.role for one in history[at:]} != {"system"}]
+    spoken = [at for at in starts if {one.role for one in history[at:]} - SILENT]
     return spoken or starts
 
 
@@ -152,6 +156,7 @@ pool = st.one_of(
     words.map(AssistantMessage),
     st.lists(st.sampled_from("xyz"), min_size=1, max_size=3).map(lambda i: calls(*i)),
     st.builds(result, st.sampled_from("xyz"), words),
+    st.just(UnknownMessage({})),
 )
 small = st.lists(pool, max_size=8).map(tuple)
 anything = small | our.transcripts() | our.broken_transcripts()
@@ -274,9 +279,10 @@ class TestFit:
         assert "needs 5 tokens and the budget leaves 4" in str(caught.value)
 
     @pytest.mark.parametrize("turns", [0, 100])
-    def test_keeps_what_system_messages_stand_behind(self, turns):
+    @pytest.mark.parametrize("silent", [SystemMessage("brief"), UnknownMessage({})])
+    def test_keeps_what_silent_messages_stand_behind(self, silent, turns):
         """These alone are no request: what was said before them stays, or nothing."""
-        newest = [calls("x"), result("x", "r" * 400), *[SystemMessage("brief")] * 2]
+        newest = [calls("x"), result("x", "r" * 400), silent, silent]
         history = [*[UserMessage("q"), AssistantMessage("a")] * turns, *newest]
         history.insert(2 * turns, UserMessage("Book!"))
         for step in ((), (keep_last(1),)):

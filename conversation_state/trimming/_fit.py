@@ -23,6 +23,7 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
 )
 from conversation_state.requests import (
     has_stopped_calls,
@@ -183,19 +184,24 @@ def _find_no_task() -> None:
 
 
 def _starts_with_user(context: TrimContext, seq: int) -> bool:
-    """Whether a user speaks first from position *seq* on, but for the system."""
-    messages = context._selection.messages_at(seq)
-    if not isinstance(messages[0], SystemMessage):
+    """
+    Whether a user speaks first from position *seq* on, but for the system and messages
+    of unknown roles, which are not sent.
+    """
+    selection = context._selection
+    messages = selection.messages_at(seq)
+    if not isinstance(messages[0], _NO_SPEAKERS):
         return not isinstance(messages[0], _NOT_FIRST)
 
-    # System messages in the middle are rare, and a user's message is soon behind them.
-    for at, message in context._selection.pairs():
-        if at >= seq and not isinstance(message, SystemMessage):
-            return not isinstance(message, _NOT_FIRST)
+    for at in selection.seqs(seq):
+        for message in selection.messages_at(at):
+            if not isinstance(message, _NO_SPEAKERS):
+                return not isinstance(message, _NOT_FIRST)
 
     return False
 
 
+_NO_SPEAKERS = (SystemMessage, UnknownMessage)
 _NOT_FIRST = (AssistantMessage, ToolMessage)
 
 
@@ -780,7 +786,7 @@ class _KeepCount(_KeepNewest):
             if takes_thinking_only or not is_thinking_only(messages[-1]):
                 end = seq + 1
                 kinds = {message.__class__ for message in messages}
-                speaks = speaks or kinds != {SystemMessage}
+                speaks = speaks or not kinds.issubset(_NO_SPEAKERS)
 
         return end, speaks
 
@@ -793,9 +799,9 @@ def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
     not begin with a user's message: one prompt and a hundred calls and results are a
     usual conversation of an agent. What it gives begins with a user's message, behind
     the leading system messages, is never over the budget, never parts a call from its
-    results, holds the newest message that is not the system's, with the calls it
-    answers, and what is behind it, and keeps the order. Where no user speaks at all, a
-    made message does.
+    results, holds the newest message that is neither the system's nor of an unknown
+    role, with the calls it answers, and what is behind it, and keeps the order. Where
+    no user speaks at all, a made message does.
 
     The first view of a state counts from its end, only what it keeps. After that it
     costs O(log n), whatever part fits.

@@ -23,6 +23,7 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
 )
 from conversation_state.requests import (
     has_stopped_calls,
@@ -112,7 +113,8 @@ class Repair:
 
 def _begins_right(context: TrimContext) -> bool:
     """Whether no assistant speaks first, where that is refused. O(system messages)."""
-    spoken = (each for each in context.messages if not isinstance(each, SystemMessage))
+    silent = (SystemMessage, UnknownMessage)
+    spoken = (each for each in context.messages if not isinstance(each, silent))
     return not context.rules.starts_with_user or not isinstance(
         next(spoken, None), AssistantMessage
     )

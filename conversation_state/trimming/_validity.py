@@ -295,15 +295,16 @@ class Survey(NamedTuple):
     # The position behind the last message whose id, name or content has to be changed.
     odd_end: int = 0
     is_thinking: bool = False  # whether the last message is thinking alone
-    # The kind of the last message that is not the system's, and its position.
+    # The kind of the last message that is not the system's, and the position of the
+    # last one that is neither the system's nor of an unknown role.
     speaker: type[Message] | None = None
     spoken: int = -1
 
     @property
     def starts(self) -> Log[CutPoint]:
         """
-        The cuts without those that have nothing but system messages behind them, which
-        alone are no request; all of them if there are no others.
+        The cuts without those that have only messages of the system and of unknown
+        roles behind them, which are no request; all of them if there are no others.
         """
         cuts = self.cuts
         if not cuts or cuts[-1].seq <= self.spoken:
@@ -388,7 +389,9 @@ class Survey(NamedTuple):
                 is_odd = True
 
             if kind is not SystemMessage:
-                speaker, spoken = kind, seq
+                speaker = kind
+                if kind is not UnknownMessage:
+                    spoken = seq
 
             if was_thinking:
                 # What thinking led to stays with it; where something else follows, the
