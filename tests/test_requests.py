@@ -681,6 +681,21 @@ class TestPrepare:
         assert ["s", MADE_PROMPT] == summarise(prepared)
         assert [("messages[1]", "content"), ("messages[1]", "user")] == listed(prepared)
 
+    @pytest.mark.parametrize("source", ["", "gemini"])
+    def test_what_is_not_sent_is_no_turn(self, source):
+        """Messages of other formats part no turns, and begin and end no request."""
+        other = UnknownMessage({"role": "note"}, source=source)
+        of_users = [other, ASK, other, ASK]
+        answered = [other, ANSWER, UserMessage(""), other]
+
+        assert [("messages[3]", "assistant")] == listed(prepare(of_users, PERPLEXITY))
+        for rules in (EVERYWHERE, requests.ANTHROPIC):
+            assert ["user", "assistant", "user"] == [
+                message.role
+                for message in prepare(answered, rules).messages
+                if message.role != "unknown"
+            ]
+
     def test_a_piece_of_a_conversation_stays_one(self):
         """An answer alone, which is no request, gets no message before it."""
         assert prepare([AssistantMessage("a")], EVERYWHERE).changes == ()

@@ -216,7 +216,7 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
                 return False
         elif parted and (before, kind) in parted:
             return False
-        else:
+        elif kind is not UnknownMessage or not is_silent(message, rules):
             before = kind
 
         if waiting:
@@ -231,7 +231,7 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912, PLR0915 - in each dump
             if find_lost is not None and message.source != rules.format:
                 return False
 
-            is_first = False
+            is_first = is_first and is_silent(message, rules)
             continue
         else:
             is_first = is_first and kind is SystemMessage
@@ -324,6 +324,17 @@ def has_stopped_calls(messages: Sequence[Message]) -> bool:
 def _is_interrupted(message: Message) -> bool:
     response = getattr(message, "response", None)
     return response is not None and response.finish_reason == "interrupted"
+
+
+def is_silent(message: Message, rules: Rules) -> bool:
+    """
+    Whether *message* is no turn of a request: the system's, or one of an unknown role
+    that is not of the format of *rules* and so is not sent.
+    """
+    if isinstance(message, UnknownMessage):
+        return not message.source or message.source != rules.format
+
+    return isinstance(message, SystemMessage)
 
 
 def find_parted(rules: Rules) -> frozenset[tuple[Any, Any]]:
@@ -794,7 +805,7 @@ class _Preparation:
                     yield at, make_prompt()
 
             yield at, message
-            before = before if kind is SystemMessage else kind
+            before = before if is_silent(message, self.rules) else kind
 
     def _is_piece(self) -> bool:
         """Answers alone are a piece of a conversation, and no request."""
@@ -807,7 +818,7 @@ class _Preparation:
         if self._is_piece():
             return rows
 
-        spoken = _find_spoken(rows)
+        spoken = self._find_spoken(rows)
         if not spoken:
             at = len(self.messages) - 1
             why = "no message is left but the system's; a made-up one is sent"
@@ -818,7 +829,7 @@ class _Preparation:
         asked = next(
             message
             for message in reversed(self.messages)
-            if not isinstance(message, SystemMessage)
+            if not is_silent(message, self.rules)
         )
         is_answer = isinstance(last, AssistantMessage) and not last.tool_calls
         if is_answer and (
@@ -836,7 +847,7 @@ class _Preparation:
         self, rows: list[tuple[int, Message]]
     ) -> list[tuple[int, Message]]:
         """*rows* with a made message of a user where one has to speak first."""
-        spoken = _find_spoken(rows)
+        spoken = self._find_spoken(rows)
         if self._is_piece() or not spoken:
             return rows
 
@@ -851,6 +862,14 @@ class _Preparation:
             rows.insert(spoken[0], (at, make_prompt()))
 
         return rows
+
+    def _find_spoken(self, rows: list[tuple[int, Message]]) -> list[int]:
+        """The places of the *rows* in which somebody speaks."""
+        return [
+            place
+            for place, (_, message) in enumerate(rows)
+            if not is_silent(message, self.rules)
+        ]
 
 
 _ASKS = (UserMessage, ToolMessage)
@@ -869,15 +888,6 @@ def _is_continued(answer: Message) -> bool:
     notes = kept.get("openai_chat") if isinstance(kept, Mapping) else None
     keys = notes.get("keys") if isinstance(notes, Mapping) else None
     return isinstance(keys, Mapping) and keys.get("prefix") is True
-
-
-def _find_spoken(rows: list[tuple[int, Message]]) -> list[int]:
-    """The places of the *rows* that are not the system's."""
-    return [
-        place
-        for place, (_, message) in enumerate(rows)
-        if not isinstance(message, SystemMessage)
-    ]
 
 
 def _choose_open(calls: list[_Call], number: int) -> list[_Call]:

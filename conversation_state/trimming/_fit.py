@@ -23,11 +23,11 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
-    UnknownMessage,
 )
 from conversation_state.requests import (
     has_stopped_calls,
     is_made,
+    is_silent,
     is_thinking_only,
     is_well_formed,
     make_prompt,
@@ -184,24 +184,20 @@ def _find_no_task() -> None:
 
 
 def _starts_with_user(context: TrimContext, seq: int) -> bool:
-    """
-    Whether a user speaks first from position *seq* on, but for the system and messages
-    of unknown roles, which are not sent.
-    """
+    """Whether a user speaks first from position *seq* on."""
     selection = context._selection
     messages = selection.messages_at(seq)
-    if not isinstance(messages[0], _NO_SPEAKERS):
+    if not is_silent(messages[0], context.rules):
         return not isinstance(messages[0], _NOT_FIRST)
 
     for at in selection.seqs(seq):
         for message in selection.messages_at(at):
-            if not isinstance(message, _NO_SPEAKERS):
+            if not is_silent(message, context.rules):
                 return not isinstance(message, _NOT_FIRST)
 
     return False
 
 
-_NO_SPEAKERS = (SystemMessage, UnknownMessage)
 _NOT_FIRST = (AssistantMessage, ToolMessage)
 
 
@@ -785,8 +781,8 @@ class _KeepCount(_KeepNewest):
 
             if takes_thinking_only or not is_thinking_only(messages[-1]):
                 end = seq + 1
-                kinds = {message.__class__ for message in messages}
-                speaks = speaks or not kinds.issubset(_NO_SPEAKERS)
+                silent = [is_silent(each, context.rules) for each in messages]
+                speaks = speaks or not all(silent)
 
         return end, speaks
 

@@ -21,13 +21,13 @@ from conversation_state._persistent import final
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    SystemMessage,
     ToolMessage,
-    UnknownMessage,
 )
 from conversation_state.requests import (
+    Rules,
     has_stopped_calls,
     is_made,
+    is_silent,
     make_prompt,
     make_result,
     prepare,
@@ -98,7 +98,7 @@ class Repair:
 
         rows = list(_place_prompts(_with_made_first(rows)))
         if selection.rules.starts_with_user:
-            rows = _with_first_prompt(rows)
+            rows = _with_first_prompt(rows, selection.rules)
 
         if len(rows) == len(messages) and all(
             row.message is message for row, message in zip(rows, messages, strict=True)
@@ -113,9 +113,9 @@ class Repair:
 
 def _begins_right(context: TrimContext) -> bool:
     """Whether no assistant speaks first, where that is refused. O(system messages)."""
-    silent = (SystemMessage, UnknownMessage)
-    spoken = (each for each in context.messages if not isinstance(each, silent))
-    return not context.rules.starts_with_user or not isinstance(
+    rules = context.rules
+    spoken = (each for each in context.messages if not is_silent(each, rules))
+    return not rules.starts_with_user or not isinstance(
         next(spoken, None), AssistantMessage
     )
 
@@ -177,13 +177,13 @@ def _is_received(row: _Row) -> bool:
     return not is_made(row.message)
 
 
-def _with_first_prompt(rows: list[_Row]) -> list[_Row]:
+def _with_first_prompt(rows: list[_Row], rules: Rules) -> list[_Row]:
     """*rows* with a made message of a user before an assistant that speaks first."""
     for at, (number, message) in enumerate(rows):
         if isinstance(message, AssistantMessage):
             return [*rows[:at], _Row(number, make_prompt()), *rows[at:]]
 
-        if not isinstance(message, SystemMessage):
+        if not is_silent(message, rules):
             break
 
     return rows

@@ -32,6 +32,7 @@ from conversation_state.requests import (
     find_parted,
     is_empty,
     is_made,
+    is_silent,
     is_thinking_only,
     is_well_formed,
 )
@@ -295,16 +296,15 @@ class Survey(NamedTuple):
     # The position behind the last message whose id, name or content has to be changed.
     odd_end: int = 0
     is_thinking: bool = False  # whether the last message is thinking alone
-    # The kind of the last message that is not the system's, and the position of the
-    # last one that is neither the system's nor of an unknown role.
+    # The kind of the last message that is a turn, and its position.
     speaker: type[Message] | None = None
     spoken: int = -1
 
     @property
     def starts(self) -> Log[CutPoint]:
         """
-        The cuts without those that have only messages of the system and of unknown
-        roles behind them, which are no request; all of them if there are no others.
+        The cuts without those that no turn is behind, only messages of the system and
+        of unknown roles: these are no request. All of them if there are no others.
         """
         cuts = self.cuts
         if not cuts or cuts[-1].seq <= self.spoken:
@@ -388,10 +388,9 @@ class Survey(NamedTuple):
             if parted and (speaker, kind) in parted:
                 is_odd = True
 
-            if kind is not SystemMessage:
-                speaker = kind
-                if kind is not UnknownMessage:
-                    spoken = seq
+            is_other = kind is SystemMessage or kind is UnknownMessage
+            if not (is_other and is_silent(message, rules)):
+                speaker, spoken = kind, seq
 
             if was_thinking:
                 # What thinking led to stays with it; where something else follows, the
@@ -499,7 +498,7 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
     callers: dict[str, int] = {}  # which message made the call with an id
     thinking, is_first = -1, rules.starts_with_user
     parted = find_parted(rules)
-    last: Any = None  # the kind of the last message that is not the system's
+    last: Any = None  # the kind of the last message that is a turn
     last_seq = -1
     for seq, message in pairs:
         if (last, message.__class__) in parted:
@@ -509,12 +508,11 @@ def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[F
             )
             yield Flaw("repeated turn", (last_seq, seq), what)
 
-        if not isinstance(message, SystemMessage):
+        if not is_silent(message, rules):
             last, last_seq = message.__class__, seq
-
-        if is_first and not isinstance(message, SystemMessage):
-            is_first = False
-            yield from _find_wrong_start(seq, message)
+            if is_first:
+                is_first = False
+                yield from _find_wrong_start(seq, message)
 
         open_calls, flaws = check_pairing(open_calls, seq, message, rules)
         yield from flaws
