@@ -33,6 +33,10 @@ if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
 # More than 100,000 tokens.
 LONG = "All work and no play makes Jack a dull boy. " * 10_000
 
+# Three processes for each of two hundred events: four minutes of computing, which take
+# eight on a busy machine.
+HUNDREDS = (pytest.mark.slow, pytest.mark.timeout(1_800))
+
 
 class Pipelines:
     """Workflows of DBOS, which are registered once, and what they were asked for."""
@@ -309,9 +313,9 @@ class TestMisuse:
     ("kind", "every"),
     [
         ("sqlite", 45),
-        pytest.param("one-file", 1, marks=pytest.mark.slow),
-        pytest.param("sqlite", 1, marks=pytest.mark.slow),
-        pytest.param("postgresql", 1, marks=pytest.mark.slow),
+        pytest.param("one-file", 1, marks=HUNDREDS),
+        pytest.param("sqlite", 1, marks=HUNDREDS),
+        pytest.param("postgresql", 1, marks=HUNDREDS),
     ],
 )
 @pytest.mark.integration
