@@ -170,7 +170,7 @@ class EventWriter(Protocol):
         """The events before all chunks."""
         ...
 
-    def read(self, chunk: Any) -> Iterable[dict[str, Any]]:
+    def read(self, chunk: Any, /) -> Iterable[dict[str, Any]]:
         """The events that *chunk* brings."""
         ...
 

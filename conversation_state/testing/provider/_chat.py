@@ -312,9 +312,8 @@ def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
             values = {"ids": ", ".join(waiting), "at": at}
             yield f"messages[{called_at}].tool_calls", values
 
-        waiting = dict.fromkeys(
-            call["id"] for call in message.get("tool_calls") or () if "id" in call
-        )
+        calls: Any = message.get("tool_calls") or ()
+        waiting = dict.fromkeys(call["id"] for call in calls if "id" in call)
         called_at = at
 
 
