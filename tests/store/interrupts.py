@@ -69,6 +69,8 @@ class Round:
         self.store.save("chat", self.state)
         self.is_raised = False
         signal.signal(signal.SIGALRM, self._ring)
+        # A shell starts what runs in its background with SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._notice
 
     def _ring(self, *_: object) -> None:
