@@ -220,7 +220,7 @@ class MessageTree:
 
     Attributes:
         states: The states that the tree is made of, without those that brought
-            nothing new.
+            nothing new when they were added.
         shown: The state that is shown, with its own ledger, not that of the whole
             tree: one that was added, or the way to the head.
 

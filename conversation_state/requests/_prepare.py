@@ -864,7 +864,7 @@ class _Preparation:
         return rows
 
     def _find_spoken(self, rows: list[tuple[int, Message]]) -> list[int]:
-        """The places of the *rows* in which somebody speaks."""
+        """The places of the *rows* that are turns."""
         return [
             place
             for place, (_, message) in enumerate(rows)

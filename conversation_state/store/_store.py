@@ -1315,7 +1315,7 @@ def _read_named_head(row: Row) -> NamedHead:
 
 
 def _find_text_after(prefix: str) -> str | None:
-    """The least text after all that begin with *prefix*; None if there is none."""
+    """The least text after all that begin with *prefix*; None if no text is."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
         return None

@@ -291,7 +291,7 @@ class Selection:
         return tuple([range(each, each + 1) for each in sorted(seqs)])
 
     def summarised(self, seq: int) -> tuple[range, ...]:
-        """The positions that a summary at *seq* stands for; none if there is none."""
+        """The positions that a summary at *seq* stands for; empty without one."""
         own = self.changes.get(seq)
         return own.stands_for if own else ()
 

@@ -71,10 +71,10 @@ class _RunWriter:
     def read(self, message: Message) -> Iterator[dict[str, Any]]:
         if isinstance(message, ToolMessage):
             yield from self._end_response(None)
-            yield dump_result(message, message_id=self._name(message))
+            yield dump_result(message, message_id=self._choose_id(message))
         elif isinstance(message, AssistantMessage):
             if self._response is None:
-                self._response = _ResponseWriter(self._name(message))
+                self._response = _ResponseWriter(self._choose_id(message))
 
             yield from self._response.read(message)
         else:
@@ -95,7 +95,7 @@ class _RunWriter:
         if response is not None:
             yield from response.end(failure)
 
-    def _name(self, message: Message) -> str:
+    def _choose_id(self, message: Message) -> str:
         self._count += 1
         made = self._id if self._count == 1 else f"{self._id}:{self._count}"
         return ui_id_of(Entry("", message)) or made

@@ -396,7 +396,7 @@ class Turns:
         self._last = None
 
     def change(self, message: dict[str, Any], path: str) -> None:
-        """Add a system message that is none at the top, as it changes tools."""
+        """Add a system message that changes tools, which keeps its place."""
         self._held.append(Piece(path, [], raw=message))
 
     def is_waiting(self) -> bool:

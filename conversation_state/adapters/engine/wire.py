@@ -91,7 +91,7 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
 
 def read_text_file(data: bytes, media_type: str) -> str | None:
     """
-    The text that *data*, a file of *media_type* or "", is; None if it is none.
+    The text in *data*, a file of *media_type* ("" if unknown); None if it is binary.
 
     >>> read_text_file(b"a,b", "text/csv"), read_text_file(b"PK", "application/zip")
     ('a,b', None)

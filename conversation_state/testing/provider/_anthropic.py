@@ -263,7 +263,7 @@ class AnthropicRequest:
             self.media.append((f"{path}.{kind}", block))
 
 
-def _blocks(request: AnthropicRequest) -> Iterator[tuple[int, int, str, Block]]:
+def _iterate_blocks(request: AnthropicRequest) -> Iterator[tuple[int, int, str, Block]]:
     for at, (role, blocks) in enumerate(request.messages):
         for block_at, block in enumerate(blocks):
             yield at, block_at, role, block
@@ -273,7 +273,7 @@ def misplaced(kinds: Container[object], is_wrong: Callable[[str], bool]) -> Chec
     """A check for blocks of these *kinds* in messages whose role is wrong."""
 
     def find_misplaced(request: AnthropicRequest) -> Iterator[Finding]:
-        for at, block_at, role, block in _blocks(request):
+        for at, block_at, role, block in _iterate_blocks(request):
             if block.get("type") in kinds and is_wrong(role):
                 values = {"at": at, "kind": block["type"]}
                 yield f"messages.{at}.content.{block_at}", values
@@ -344,7 +344,7 @@ def find_ids_twice(request: AnthropicRequest) -> Iterator[Finding]:
         seen.add(block["id"])
 
 
-def _ids(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
+def _iterate_ids(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
     for at, block_at, block in request.uses:
         yield f"messages.{at}.content.{block_at}.tool_use.id", block["id"]
 
@@ -357,7 +357,7 @@ def _is_custom(tool: Mapping[str, Any]) -> bool:
     return tool.get("type") in (None, "custom")
 
 
-def _names(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
+def _iterate_names(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
     for at, block_at, block in request.uses:
         yield f"messages.{at}.content.{block_at}.tool_use.name", block["name"]
 
@@ -423,7 +423,7 @@ def find_trailing_space(request: AnthropicRequest) -> Iterator[Finding]:
             yield f"messages.{len(request.messages) - 1}", {}
 
 
-def _prefill(request: AnthropicRequest) -> Iterator[Finding]:
+def _find_prefill(request: AnthropicRequest) -> Iterator[Finding]:
     role, blocks = request.messages[-1]
     # After a pause of the provider's own tools an answer goes on.
     # Source: https://docs.claude.com/en/api/handling-stop-reasons
@@ -438,7 +438,7 @@ def find_prefill_of_new_model(request: AnthropicRequest) -> Iterator[Finding]:
     """
     model = str(request.body.get("model", ""))
     if "claude" in model and not _OLD_MODEL.search(model):
-        yield from _prefill(request)
+        yield from _find_prefill(request)
 
 
 def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
@@ -526,7 +526,7 @@ def find_unknown_tools(request: AnthropicRequest) -> Iterator[Finding]:
         return
 
     known = {str(tool.get("name")) for _, tool in objects_of(request.body["tools"])}
-    for at, on, role, block in _blocks(request):
+    for at, on, role, block in _iterate_blocks(request):
         tool = block.get("tool") if block.get("type") in _IN_SYSTEM else None
         if role != "system" or not isinstance(tool, Mapping):
             continue
@@ -561,7 +561,7 @@ def find_changed_thinking(request: AnthropicRequest) -> Iterator[Finding]:
         return
 
     thoughts = request.memory.thoughts
-    for at, block_at, _, block in _blocks(request):
+    for at, block_at, _, block in _iterate_blocks(request):
         if block.get("type") == "thinking":
             given = thoughts.get(block["signature"])
             if given is not None and given != block["thinking"]:
@@ -572,7 +572,7 @@ def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
     """Thinking with a signature that this provider did not give, or an empty one."""
     thinking = [
         (f"messages.{at}.content.{on}", {"at": at, "on": on}, block["signature"])
-        for at, on, _, block in _blocks(request)
+        for at, on, _, block in _iterate_blocks(request)
         if block.get("type") == "thinking"
     ]
     if "claude" in str(request.body.get("model", "")):
@@ -661,7 +661,7 @@ def find_failed_results_with_media(request: AnthropicRequest) -> Iterator[Findin
 
 def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
     """Markers of what to cache on texts without a character."""
-    for at, block_at, _, block in _blocks(request):
+    for at, block_at, _, block in _iterate_blocks(request):
         is_empty = block.get("type") == "text" and not block["text"]
         if is_empty and block.get("cache_control"):
             path = f"messages.{at}.content.{block_at}.text"
@@ -722,7 +722,7 @@ def find_mixed_citations(request: AnthropicRequest) -> Iterator[Finding]:
 
 def find_wide_images(request: AnthropicRequest) -> Iterator[Finding]:
     """PNGs of too many pixels; among more than twenty images, of fewer."""
-    images = [*_encoded(request, "image")]
+    images = [*_iterate_encoded(request, "image")]
     is_many = len(images) > 20  # noqa: PLR2004 - as documented
     limit, words = (2_000, " for many-image requests") if is_many else (8_000, "")
     for path, _, data in images:
@@ -774,7 +774,9 @@ def find_server_uses_without_result(request: AnthropicRequest) -> Iterator[Findi
                 yield f"messages.{at}.content.{block_at}", values
 
 
-def _encoded(request: AnthropicRequest, kind: str) -> Iterator[tuple[str, str, str]]:
+def _iterate_encoded(
+    request: AnthropicRequest, kind: str
+) -> Iterator[tuple[str, str, str]]:
     """Path, media type and base64 of what is in the request itself."""
     for path, block in request.media:
         source = block["source"]
@@ -787,7 +789,7 @@ def other_than(kind: str, *media_types: str) -> Check:
     """A check for blocks of a *kind* whose media type is not one of these."""
 
     def find_others(request: AnthropicRequest) -> Iterator[Finding]:
-        for path, media_type, _ in _encoded(request, kind):
+        for path, media_type, _ in _iterate_encoded(request, kind):
             if media_type not in media_types:
                 yield f"{path}.media_type", {"path": f"{path}.media_type"}
 
@@ -796,7 +798,7 @@ def other_than(kind: str, *media_types: str) -> Check:
 
 def find_other_images(request: AnthropicRequest) -> Iterator[Finding]:
     """Images whose first bytes are of another media type than the one they state."""
-    for path, media_type, data in _encoded(request, "image"):
+    for path, media_type, data in _iterate_encoded(request, "image"):
         if media_type in _IMAGES:
             try:
                 begin = base64.b64decode(data[:16])
@@ -810,7 +812,7 @@ def find_other_images(request: AnthropicRequest) -> Iterator[Finding]:
 
 def find_large_images(request: AnthropicRequest) -> Iterator[Finding]:
     """Images whose base64 has more than 5 MiB."""
-    for path, _, data in _encoded(request, "image"):
+    for path, _, data in _iterate_encoded(request, "image"):
         if len(data) > _MAX_IMAGE:
             yield path, {"path": path, "size": len(data), "limit": _MAX_IMAGE}
 
@@ -981,14 +983,16 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     # Ids and names.
     _rule(
         "id_characters",
-        wrong(_ids, lambda id_: not NAME.match(id_), pattern="^[a-zA-Z0-9_-]+$"),
+        wrong(
+            _iterate_ids, lambda id_: not NAME.match(id_), pattern="^[a-zA-Z0-9_-]+$"
+        ),
         _PATTERN,
         _ISSUES + "maximhq/bifrost/issues/5097",
     ),
     _rule(
         "name_characters",
         wrong(
-            _names,
+            _iterate_names,
             lambda name: not NAME.match(name) or len(name) > 128,  # noqa: PLR2004
             pattern="^[a-zA-Z0-9_-]{1,128}$",
         ),
@@ -998,7 +1002,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "name_too_long",
         wrong(
-            _names,
+            _iterate_names,
             lambda name: NAME.match(name) and len(name) > 64,  # noqa: PLR2004
             pattern="^[a-zA-Z0-9_-]{1,64}$",
         ),
@@ -1048,7 +1052,7 @@ ANTHROPIC_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "assistant_last",
-        _prefill,
+        _find_prefill,
         _NO_PREFILL,
         _ISSUES + "NousResearch/hermes-agent/pull/50055",
         by=("copilot", "bedrock"),

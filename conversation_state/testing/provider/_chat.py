@@ -231,7 +231,7 @@ def wrong_key(
     return find_wrong
 
 
-def _tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
+def _iterate_tools(request: CompletionRequest) -> Iterator[tuple[str, Sequence[Any]]]:
     tools = request.body.get("tools")
     yield "tools", tools if isinstance(tools, list | tuple) else ()
 
@@ -317,7 +317,7 @@ def find_unanswered_calls(request: CompletionRequest) -> Iterator[Finding]:
         called_at = at
 
 
-def _results(
+def _iterate_results(
     request: CompletionRequest,
 ) -> Iterator[tuple[int, str, set[str] | None]]:
     """Place and id of each result, and the ids of the calls before it, if any came."""
@@ -332,14 +332,14 @@ def _results(
 
 def find_results_without_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Results that no message with calls comes before."""
-    for at, _, open_ids in _results(request):
+    for at, _, open_ids in _iterate_results(request):
         if open_ids is None:
             yield f"messages[{at}]", {"at": at}
 
 
 def find_results_of_unknown_calls(request: CompletionRequest) -> Iterator[Finding]:
     """Results after calls, none of which has their id."""
-    for at, id_, open_ids in _results(request):
+    for at, id_, open_ids in _iterate_results(request):
         if open_ids is not None and id_ not in open_ids:
             yield f"messages[{at}].tool_call_id", {"at": at, "id": id_}
 
@@ -377,7 +377,7 @@ def find_ids_twice_in_request(request: CompletionRequest) -> Iterator[Finding]:
             yield f"messages[{at}].tool_calls[{call_at}].id", {"at": at, "id": id_}
 
 
-def _ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
+def _iterate_ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, call_at, id_, _ in request.calls:
         yield f"messages[{at}].tool_calls[{call_at}].id", id_
 
@@ -386,7 +386,7 @@ def _ids(request: CompletionRequest) -> Iterator[tuple[str, str]]:
             yield f"messages[{at}].tool_call_id", message["tool_call_id"]
 
 
-def _names(request: CompletionRequest) -> Iterator[tuple[str, str]]:
+def _iterate_names(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, call_at, _, name in request.calls:
         yield f"messages[{at}].tool_calls[{call_at}].function.name", name
 
@@ -405,7 +405,7 @@ def find_broken_arguments(request: CompletionRequest) -> Iterator[Finding]:
             yield path, {"error": error}
 
 
-def _speakers(request: CompletionRequest) -> Iterator[tuple[str, str]]:
+def _iterate_speakers(request: CompletionRequest) -> Iterator[tuple[str, str]]:
     for at, message in enumerate(request.messages):
         name = message.get("name")
         if isinstance(name, str):
@@ -543,7 +543,7 @@ def find_missing_reasoning(request: CompletionRequest) -> Iterator[Finding]:
 
 
 def find_empty_reasoning(request: CompletionRequest) -> Iterator[Finding]:
-    """Calls without reasoning for a Kimi that thinks, to which "" is none either."""
+    """Calls with missing or empty reasoning, for a Kimi that thinks."""
     model, thinking = str(request.body.get("model", "")), request.body.get("thinking")
     is_off = isinstance(thinking, Mapping) and thinking.get("type") == "disabled"
     if is_off or not _KIMI.search(model):
@@ -667,7 +667,7 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "too_many_tools",
-        longer_than(_MOST, _tools),
+        longer_than(_MOST, _iterate_tools),
         LONG_ARRAY,
         _ISSUES + "0x4m4/hexstrike-ai/issues/29",
     ),
@@ -815,17 +815,17 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
         by=("openrouter", REFERENCE),
     ),
     # Ids and names.
-    _rule("id_empty", empty(_ids), EMPTY_STRING, _OPENAI),
+    _rule("id_empty", empty(_iterate_ids), EMPTY_STRING, _OPENAI),
     _rule(
         "id_too_long",
-        longer_than(40, _ids),
+        longer_than(40, _iterate_ids),
         LONG_STRING,
         _ISSUES + "BerriAI/litellm/issues/17343",
         by=("azure", "copilot", "openrouter"),
     ),
     _rule(
         "id_not_nine",
-        wrong(_ids, lambda id_: not _NINE.match(id_)),
+        wrong(_iterate_ids, lambda id_: not _NINE.match(id_)),
         "Tool call id was {found} but must be a-z, A-Z, 0-9, with a length of 9.",
         _ISSUES + "nearai/ironclaw/issues/1241",
         by=("mistral",),
@@ -835,14 +835,14 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_characters",
-        has_odd_characters(_names),
+        has_odd_characters(_iterate_names),
         ODD_STRING,
         _ISSUES + "mcp-use/mcp-use/issues/90",
     ),
-    _rule("name_too_long", longer_than(64, _names), LONG_STRING, _OPENAI),
+    _rule("name_too_long", longer_than(64, _iterate_names), LONG_STRING, _OPENAI),
     _rule(
         "name_empty",
-        empty(_names),
+        empty(_iterate_names),
         EMPTY_STRING,
         _ISSUES + "continuedev/continue/issues/11645",
     ),
@@ -857,14 +857,14 @@ CHAT_RULES: tuple[ProviderRule, ...] = (
     _rule(
         "speaker_characters",
         wrong(
-            _speakers,
+            _iterate_speakers,
             lambda name: not _SPEAKER.match(name),
             pattern="^[^\\s<|\\\\/>]+$",
         ),
         ODD_STRING,
         _OPENAI,
     ),
-    _rule("speaker_too_long", longer_than(64, _speakers), LONG_STRING, _OPENAI),
+    _rule("speaker_too_long", longer_than(64, _iterate_speakers), LONG_STRING, _OPENAI),
     # Who speaks.
     _rule(
         "assistant_last",

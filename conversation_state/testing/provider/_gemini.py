@@ -171,7 +171,7 @@ class GeminiRequest:
             self.faults.note("value", f"{path}.inline_data", found=blob)
 
 
-def _parts(request: GeminiRequest) -> Iterator[tuple[str, Part]]:
+def _iterate_parts(request: GeminiRequest) -> Iterator[tuple[str, Part]]:
     for at, (_, parts) in enumerate(request.turns):
         for part_at, part in enumerate(parts):
             yield f"contents[{at}].parts[{part_at}]", part
@@ -222,7 +222,7 @@ def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
 
 def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
     """Texts without a character, and without a signature, which a stream ends in."""
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         if part.get("text") == "" and not part.get("thoughtSignature"):
             yield f"{path}.text", {}
 
@@ -234,14 +234,16 @@ def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
 _WORDS = {"functionCall": "function_call", "functionResponse": "function_response"}
 
 
-def _functions(request: GeminiRequest) -> Iterator[tuple[str, str]]:
-    for path, part in _parts(request):
+def _iterate_functions(request: GeminiRequest) -> Iterator[tuple[str, str]]:
+    for path, part in _iterate_parts(request):
         for key, words in _WORDS.items():
             if key in part:
                 yield f"{path}.{words}.name", part[key]["name"]
 
 
-def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_declarations(
+    request: GeminiRequest,
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     tools = request.body.get("tools")
     if isinstance(tools, Mapping):
         tools = [tools]
@@ -253,7 +255,7 @@ def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _declared_names(request: GeminiRequest) -> Iterator[tuple[str, str]]:
-    for path, function in _declarations(request):
+    for path, function in _iterate_declarations(request):
         yield f"{path}.name", str(function.get("name"))
 
 
@@ -275,7 +277,7 @@ def other_than_called(key: str) -> Check:
 
 def find_ids(request: GeminiRequest) -> Iterator[Finding]:
     """Ids of calls and results."""
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         for key, words in _WORDS.items():
             if part.get(key, {}).get("id") is not None:
                 yield f"{path}.{words}", {"path": f"{path}.{words}"}
@@ -284,7 +286,7 @@ def find_ids(request: GeminiRequest) -> Iterator[Finding]:
 def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
     """Ids that two calls of the request have."""
     seen: set[str] = set()
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         id_ = part["functionCall"].get("id") if "functionCall" in part else None
         if id_:
             if id_ in seen:
@@ -320,7 +322,7 @@ def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
 
 def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
     """Signatures that are empty, or not of this provider once it gave some."""
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         if part.get("thoughtSignature") == "":
             yield path, {}
 
@@ -328,7 +330,7 @@ def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
         return
 
     known = request.memory.signatures.union(_SKIPPED)
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         signature = part.get("thoughtSignature")
         if signature and signature not in known:
             yield path, {}
@@ -339,7 +341,7 @@ _SKIPPED = ("skip_thought_signature_validator", "context_engineering_is_the_way_
 
 
 def _media_types(request: GeminiRequest) -> Iterator[tuple[str, Any]]:
-    for path, part in _parts(request):
+    for path, part in _iterate_parts(request):
         if "inlineData" in part:
             media_type = _by_camel(part["inlineData"]).get("mimeType")
             yield f"{path}.inline_data.mime_type", media_type
@@ -355,7 +357,7 @@ def _is_odd_format(media_type: Any) -> bool:
 
 
 def _list_schemas(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for path, function in _declarations(request):
+    for path, function in _iterate_declarations(request):
         for keys, schema in find_inner_schemas(function.get("parameters")):
             # A name is in brackets: parameters.properties[tags].items
             inner, is_name = "", False
@@ -410,7 +412,7 @@ def find_json_beside_functions(request: GeminiRequest) -> Iterator[Finding]:
         re.search(r"gemini-[12]\b", str(body.get("model")))
         and isinstance(config, Mapping)
         and _by_camel(config).get("responseMimeType") == "application/json"
-        and any(_declarations(request))
+        and any(_iterate_declarations(request))
     ):
         yield "generation_config.response_mime_type", {}
 
@@ -526,7 +528,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
         by=("vertex",),
     ),
     # Names and ids.
-    _rule("name_empty", empty(_functions), _EMPTY_NAME, _REFERENCE),
+    _rule("name_empty", empty(_iterate_functions), _EMPTY_NAME, _REFERENCE),
     _rule(
         "name_characters",
         wrong(_declared_names, lambda name: not _NAME.match(name)),
@@ -535,7 +537,7 @@ GEMINI_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "name_of_call",
-        wrong(_functions, lambda name: name and not _NAME.match(name)),
+        wrong(_iterate_functions, lambda name: name and not _NAME.match(name)),
         _ODD_NAME,
         _REFERENCE,
         by=(REFERENCE,),

@@ -21,7 +21,7 @@ def bound_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Bound]]:
     what is in front of it: how it is written, and what to cache, makes no difference.
     """
     system = _blocks_of(body.get("system"))
-    digest = hashlib.sha256(_write([body.get("tools") or [], system]))
+    digest = hashlib.sha256(_encode_bare([body.get("tools") or [], system]))
     previous = ""
     for at, message in enumerate(body.get("messages") or ()):
         for on, block in enumerate(_blocks_of(message.get("content"))):
@@ -33,27 +33,27 @@ def bound_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Bound]]:
             elif block.get("type") == "compaction":
                 digest, previous = hashlib.sha256(), ""
             else:
-                digest.update(_write([message["role"], block]))
+                digest.update(_encode_bare([message["role"], block]))
 
 
 def _is_thinking(block: Mapping[str, Any]) -> bool:
     return block.get("type") in ("thinking", "redacted_thinking")
 
 
-def _write(value: Any) -> bytes:
-    return json.dumps(_bare(value), sort_keys=True).encode()
+def _encode_bare(value: Any) -> bytes:
+    return json.dumps(_strip_marks(value), sort_keys=True).encode()
 
 
-def _bare(value: Any) -> Any:
+def _strip_marks(value: Any) -> Any:
     """*value* without keys that say nothing, and with each text as a block."""
     if isinstance(value, Mapping):
         return {
-            key: _bare(_blocks_of(each) if key == "content" else each)
+            key: _strip_marks(_blocks_of(each) if key == "content" else each)
             for key, each in value.items()
             if key not in ("cache_control", "caller") and each not in (None, False)
         }
 
-    return [_bare(each) for each in value] if isinstance(value, list) else value
+    return [_strip_marks(each) for each in value] if isinstance(value, list) else value
 
 
 def _blocks_of(content: Any) -> Any:

@@ -458,7 +458,7 @@ def find_odd_item_ids(request: ResponsesRequest) -> Iterator[Finding]:
             yield path, {"path": path, "id": id_, "prefix": prefixes[0]}
 
 
-def _ids(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+def _iterate_ids(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
     for at, (_, item) in enumerate(request.items):
         for key in ("id", "call_id"):
             id_ = item.get(key)
@@ -475,7 +475,7 @@ def find_odd_characters_in_ids(request: ResponsesRequest) -> Iterator[Finding]:
             yield path, {"path": path, "id": id_}
 
 
-def _names(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+def _iterate_names(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
     for at, (kind, item) in enumerate(request.items):
         if kind == "function_call":
             yield f"input[{at}].name", item["name"]
@@ -536,7 +536,7 @@ def find_answers_of_no_type(request: ResponsesRequest) -> Iterator[Finding]:
                 yield f"input[{at}].{where}", {"at": at, "key": where}
 
 
-def _images(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+def _iterate_images(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
     for path, _, part in request.parts:
         url = part.get("image_url")
         if part.get("type") == "input_image" and isinstance(url, str):
@@ -771,18 +771,20 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "id_too_long",
-        longer_than(64, _ids),
+        longer_than(64, _iterate_ids),
         LONG_STRING,
         _ISSUES + "AnswerDotAI/fastllm/issues/45",
     ),
-    _rule("id_empty", empty(_ids), EMPTY_STRING, _REFERENCE),
-    _rule("name_characters", has_odd_characters(_names), ODD_STRING, _REFERENCE),
-    _rule("name_too_long", longer_than(64, _names), LONG_STRING, _REFERENCE),
-    _rule("name_empty", empty(_names), EMPTY_STRING, _REFERENCE),
+    _rule("id_empty", empty(_iterate_ids), EMPTY_STRING, _REFERENCE),
+    _rule(
+        "name_characters", has_odd_characters(_iterate_names), ODD_STRING, _REFERENCE
+    ),
+    _rule("name_too_long", longer_than(64, _iterate_names), LONG_STRING, _REFERENCE),
+    _rule("name_empty", empty(_iterate_names), EMPTY_STRING, _REFERENCE),
     # Images.
     _rule(
         "image_format",
-        wrong(_images, _is_odd_image),
+        wrong(_iterate_images, _is_odd_image),
         "The image data you provided does not represent a valid image. Please check "
         "your input and try again with one of the supported image formats: "
         "['image/jpeg', 'image/png', 'image/gif', 'image/webp'].",
@@ -798,7 +800,7 @@ RESPONSES_RULES: tuple[ProviderRule, ...] = (
     ),
     _rule(
         "image_url",
-        wrong(_images, lambda url: not url.startswith(_ADDRESSES)),
+        wrong(_iterate_images, lambda url: not url.startswith(_ADDRESSES)),
         ODD_URL,
         _REFERENCE,
     ),
