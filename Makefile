@@ -20,7 +20,7 @@ OF_VERSIONS = $(filter-out tests/test_codec_timeline.py tests/test_parallel_dask
 	tests/test_errors.py tests/test_timeline*.py tests/test_tools_functions.py \
 	tests/test_streams*.py tests/test_cells*.py tests/test_waiting.py \
 	tests/test_parallel*.py tests/test_pickling.py tests/test_interrupted_loops.py \
-	$(patsubst %,tests/store/test_%.py,fork interrupts sqlite store)))
+	$(patsubst %,tests/store/test_%.py,fork interrupts store)))
 
 # The interpreter of version $(1) that can make environments: $(PYTHON), one on
 # PATH, or one of pyenv's, whose commands on PATH fail while not switched on.

@@ -14,7 +14,7 @@ _SAME = settings(
     print_blob=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("default", _SAME, max_examples=30)
+settings.register_profile("default", _SAME, max_examples=20)
 # For what pages and docstrings show.
 settings.register_profile("quick", _SAME, max_examples=5)
 # For the interpreters beside the one that runs everything: they differ in what
@@ -22,7 +22,7 @@ settings.register_profile("quick", _SAME, max_examples=5)
 settings.register_profile("brief", _SAME, max_examples=5)
 # For `make mutants`: the same examples; a failure is enough, however large.
 _NOT_SHRUNK = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
-settings.register_profile("mutants", _SAME, max_examples=30, phases=_NOT_SHRUNK)
+settings.register_profile("mutants", _SAME, max_examples=20, phases=_NOT_SHRUNK)
 settings.register_profile("thorough", _SAME, max_examples=2_000, derandomize=False)
 settings.load_profile("default")
 

@@ -109,9 +109,10 @@ class Terminal:
         """
         Press *key*, and read until it has an effect; whether it had.
 
-        A signal that comes just before the process waits does not end the wait, so a
-        user presses again.
+        A signal that comes just before the process waits does not end the wait: it has
+        a moment to get there, and if that was too short, a user presses again.
         """
+        time.sleep(0.2)
         self.type(key)
         until = time.monotonic() + seconds
         while not is_done() and time.monotonic() < until:
