@@ -214,7 +214,7 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	.venv/lint/bin/python -m ruff check
 	.venv/lint/bin/python -m ruff format --check
 	.venv/lint/bin/lint-imports --no-logo --no-cache
-	@# All at once: pyright and mypy have a core each for a minute or two.
+	@# All at once: mypy has a core for a minute.
 	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python & pyright=$$!; \
 	.venv/lint/bin/python docs/draw_architecture.py --check & drawn=$$!; \
 	.venv/lint/bin/python -m mypy $(if $(CI),--no-incremental) \
