@@ -108,6 +108,21 @@ class TestCalls:
         assert [blocks, ()] == [export.payload["messages"][1]["content"], export.lost]
         assert ["web_search_tool_result"] == [lost.what for lost in without.lost]
 
+    def test_a_paused_answer_of_a_request(self):
+        """Its call and the result in the message behind it are of one message."""
+        words, result = text("A."), {"type": "web_search_tool_result"}
+        use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
+        use |= {"input": {}}
+        result |= {"tool_use_id": "srvtoolu_1", "content": []}
+        paused = {"role": "assistant", "content": [words, use]}
+        rest = {"role": "assistant", "content": [result, words]}
+        asked = {"role": "user", "content": "a"}
+        export = anthropic.dump(load([asked, paused, rest, asked]))
+        whole = {"role": "assistant", "content": [words, use, result, words]}
+
+        assert [asked, whole, asked] == export.payload["messages"]
+        assert () == export.lost
+
     def test_many_ids_alike(self):
         """However many ids are one when they are mended, they stay short."""
         calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]

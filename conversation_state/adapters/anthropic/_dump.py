@@ -489,7 +489,9 @@ class Turns:
 
     def _continue_turn(self, role: str, piece: Piece) -> _Turn:
         turn = self._last
-        is_apart = piece.apart and not self._writer.is_for_host
+        # An answer that was paused goes on with the result of its call.
+        is_rest = role == "assistant" and "tool_use_id" in piece.blocks[0][1]
+        is_apart = piece.apart and not (is_rest or self._writer.is_for_host)
         if turn is None or turn.role != role or is_apart:
             turn = self._last = _Turn(role)
             self._turns.append(turn)
