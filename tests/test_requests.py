@@ -513,13 +513,31 @@ class TestPrepare:
         assert not requests.is_made(UserMessage("q", metadata=note))
         assert not requests.is_made(UserMessage("q", metadata={"a": 1}))
 
-    def test_the_first_result_stands(self):
-        """Of two results of a call the first is sent, and the other one is listed."""
-        messages = [ASK, calling("c1"), result("1", "c1"), result("2", "c1"), ASK]
+    @pytest.mark.parametrize(
+        ("first", "second", "sent"),
+        [
+            ({"text": "runs"}, {"text": "done"}, "done"),
+            ({"text": "no", "is_error": True}, {"text": "done"}, "done"),
+            ({"text": "done"}, {"text": "no", "is_error": True}, "done"),
+            ({"text": "no", "is_error": True}, {"text": "n", "is_error": True}, "n"),
+        ],
+    )
+    def test_the_newest_result_stands(self, first, second, sent):
+        """It says what became of the call, unless it alone failed."""
+        results = [result(call_id="c1", **fields) for fields in (first, second)]
+        messages = [ASK, calling("c1"), results[0], ANSWER, ASK, results[1]]
+        prepared = prepare(messages, EVERYWHERE)
+
+        assert ["q", ["c1"], sent, "a", "q"] == summarise(prepared)
+        assert [what for _, what in listed(prepared)].count("tool") == 1
+
+    def test_of_equal_results_the_first_stands(self):
+        """So nothing that was sent before changes."""
+        messages = [ASK, calling("c1"), result("1", "c1"), ASK, result("1", "c1")]
         prepared = prepare(messages, EVERYWHERE)
 
         assert ["q", ["c1"], "1", "q"] == summarise(prepared)
-        assert [("messages[3]", "tool")] == listed(prepared)
+        assert [("messages[4]", "tool")] == listed(prepared)
 
     def test_a_result_goes_before_a_made_up_one(self):
         """A result that came takes the place of an error that was made up for it."""

@@ -340,7 +340,7 @@ class TestFit:
             ("two calls have one id (messages[1])", [calls("a", "a"), result("a")]),
             ("result has no call z before it (messages[1])", [result("z")]),
             (
-                "call a has a result already (messages[3])",
+                "call a has another result (messages[3])",
                 [calls("a"), result("a"), result("a")],
             ),
             (
@@ -348,11 +348,11 @@ class TestFit:
                 [calls(*MANY), *[result(id) for id in MANY if id not in LATE]],
             ),
             (
-                "call c0 has a result already (messages[4])",
+                "call c0 has another result (messages[4])",
                 [calls(*MANY), *map(result, ["c0", "c1", "c0", *MANY[2:]])],
             ),
             (
-                "call c42 has a result already (messages[102])",
+                "call c42 has another result (messages[102])",
                 [calls(*MANY), *map(result, MANY), result("c42")],
             ),
         ],

@@ -489,7 +489,7 @@ class TestRepair:
         assert [history[0], *history[2:4]] == view.messages
         reasons = {
             1: "result has no call w before it (messages[1])",
-            4: "call x has a result already (messages[4])",
+            4: "call x has another result (messages[4])",
             5: "result has no call y before it (messages[5])",
         }
         assert [
@@ -769,7 +769,7 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
             [keep_first_and_last(5, 1)],
             ["", "1", "c"],
             {
-                2: "invalid: call x has a result already (messages[2])",
+                2: "invalid: call x has another result (messages[2])",
                 3: "over the count",
             },
             id="no first ones behind a flaw",

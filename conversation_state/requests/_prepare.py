@@ -457,8 +457,17 @@ class _Preparation:
 
     def _match_second(self, at: int, calls: list[_Call]) -> None:
         """
-        List the result at position *at*, all of whose *calls* are answered, unless it
-        takes the place of one that was made up.
+        List the result at position *at*, all of whose *calls* are answered, or the
+        one that it takes the place of: the newest says what became of a call, unless
+        it says that it failed, and an older one does not.
+
+        Source:
+            https://github.com/google/adk-python/issues/2215: "in progress", then the
+            result of a long-running tool;
+            https://github.com/CopilotKit/CopilotKit/issues/6201: what the user chose,
+            then what came of it;
+            https://github.com/QwenLM/qwen-code/issues/9573: a placeholder behind a
+            result.
         """
         is_format = bool(self.rules.format)  # another provider does not have the call
         metadata = self.messages[at].metadata
@@ -471,17 +480,20 @@ class _Preparation:
             self.change(at, "tool", why)
             return
 
-        if not is_made(self.messages[at]):
-            for call in reversed(calls):
-                before: Any = call.result_at
-                if is_made(self.messages[before]):
-                    call.result_at = at
-                    why = "was made up; the result that came later is sent"
-                    self.change(before, "tool", why)
-                    return
+        call = next(
+            (each for each in reversed(calls) if is_made(self._result_of(each))),
+            calls[-1],
+        )
+        old, new = self._result_of(call), self.messages[at]
+        if new.content == old.content or new.is_error > old.is_error:
+            self.change(at, "tool", "is a second result of its call; one is sent")
+        else:
+            why = "is no longer the result of its call; a later one is sent"
+            self.change(call.result_at or 0, "tool", why)
+            call.result_at = at
 
-        why = "is a second result of its call; the first one is sent"
-        self.change(at, "tool", why)
+    def _result_of(self, call: _Call) -> Any:
+        return self.messages[call.result_at or 0]
 
     def _drop_repeated(self) -> None:
         """Leave out calls that are there twice, and their results."""

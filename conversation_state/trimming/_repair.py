@@ -330,7 +330,7 @@ def repair(*, at_end: bool = False) -> Step:
     behind its call. A call without any result, which something else follows, is
     answered by an error that says so, with a mark in its metadata
     (``{"conversation_state": {"synthetic": True}}``), at the call's position. Results
-    without a call are left out, and so are second results of a call, messages that are
+    without a call are left out, and so are all but one of a call, messages that are
     empty and thinking that leads to nothing, with the reason in `TrimContext.dropped`
     and in `TrimContext.failures`. Calls whose id another call in the view has, or whose
     id or name the rules of the view refuse, get another one, which depends on their

@@ -225,7 +225,7 @@ def _check_result(
             f"messages[{seq}] answers call {shorten_repr(call_id)} of "
             f"messages[{caller}] again; drop one of the results"
         )
-        reason = f"call {_shorten_id(call_id)} has a result already"
+        reason = f"call {_shorten_id(call_id)} has another result"
         reason = _format_reason(reason, seq)
         flaw = Flaw("repeated result", (caller, seq), what, reason)
         return open_calls, (flaw,)
