@@ -110,10 +110,9 @@ class TestCalls:
 
     def test_a_paused_answer_of_a_request(self):
         """Its call and the result in the message behind it are of one message."""
-        words, result = text("A."), {"type": "web_search_tool_result"}
-        use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
-        use |= {"input": {}}
-        result |= {"tool_use_id": "srvtoolu_1", "content": []}
+        words = text("A.")
+        use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+        result = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
         paused = {"role": "assistant", "content": [words, use]}
         rest = {"role": "assistant", "content": [result, words]}
         asked = {"role": "user", "content": "a"}
