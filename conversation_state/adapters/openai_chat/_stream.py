@@ -102,6 +102,7 @@ class _ChatCall:
     keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
     cut: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     pieces: list[str] = attrs.field(factory=list)  # the arguments so far
+    is_cumulative: bool = False  # whether each piece begins with those before it
 
     def has_said(self, arguments: str) -> bool:
         """
@@ -110,14 +111,47 @@ class _ChatCall:
         Source:
             https://github.com/anomalyco/opencode/pull/17339,
             https://github.com/BerriAI/litellm/issues/20480: a last piece has all
-            arguments again, at LiteLLM as JSON in JSON.
+            arguments again, at LiteLLM as JSON in JSON;
+            https://github.com/elizaOS/eliza/pull/16973: written anew.
         """
         # Shorter ones, of a character each say, are not compared with all before them.
         if not 0 < len(self.pieces) <= len(arguments) or self.pieces[-1][-1] != "}":
             return False
 
         said = "".join(self.pieces)
-        return arguments in (said, json.dumps(said)) and is_object(said)
+        if arguments in (said, json.dumps(said)):
+            return is_object(said)
+
+        return arguments[0] == "{" and _are_equal(said, arguments)
+
+    def take_new(self, arguments: str) -> str:
+        """
+        What is new in *arguments*, which may begin with all that came before.
+
+        Source:
+            https://github.com/NousResearch/hermes-agent/issues/35592: DeepSeek at
+            Baidu sends all arguments so far with each piece.
+        """
+        if self.has_said(arguments):
+            return ""
+
+        is_longer = 0 < len(self.pieces) < len(arguments)
+        if is_longer and arguments[0] == "{" == self.pieces[0][0]:
+            said = "".join(self.pieces)
+            # Where a value may begin, an object with the same keys may be within it.
+            if self.is_cumulative or not said.endswith((":", "[", ",", " ", "\n")):
+                self.is_cumulative = arguments.startswith(said)
+                arguments = arguments.removeprefix(said)
+
+        return arguments
+
+
+def _are_equal(text: str, other: str) -> bool:
+    """Whether both texts are the same JSON object."""
+    try:
+        return bool(load_exactly(text) == load_exactly(other))
+    except DecodeError:
+        return False
 
 
 class _CallPiece(NamedTuple):
@@ -304,8 +338,8 @@ class CallAssembler:
         call_id = _get_text(node, "id") if "id" in raw else ""
         piece = _CallPiece(at, call_id, name, arguments)
         call = self._find_continued(piece) or self._open_call(at, piece.id)
-        if word == "function" and call.has_said(arguments):
-            arguments = ""
+        if word == "function":
+            arguments = call.take_new(arguments)
 
         if at is not None:
             self.known[at] = call
