@@ -6,7 +6,6 @@ is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, NamedTuple, Never, TypeVar
 
@@ -241,8 +240,9 @@ class MessageTree:
     # By id; and of entries that have several nodes, all of these.
     _numbers: PMap[str, int]
     _copies: PMap[str, tuple[int, ...]]
-    # By the id that interfaces know a message by, where that is not its entry's.
-    _named: PMap[str, int]
+    # By the id that interfaces know a message by, where that is not its entry's; the
+    # newest last.
+    _named: PMap[str, tuple[int, ...]]
     # The child that was shown last, if it is not the newest.
     _visited: PMap[int, int]
     _next: int
@@ -371,49 +371,33 @@ class MessageTree:
         moments: Any = (followed.moments if followed else pmap()).evolver()
         ends: Any = (followed.ends if followed else pmap()).evolver()
         growth = _Growth(self)
-        first, gone, amended = timeline.moments[0].number, [], set()
+        first = timeline.moments[0].number
+        gone: dict[int, int] = {}
         if followed:
             old = followed.timeline
             first = timeline.first_change(old)
             changed = old.moments[_find_moment(old, first) :]
-            gone = [each.number for each in changed]
-            amended = {id(each.state) for each in changed}
+            gone = {each.number: moments[each.number][2] for each in changed}
+            if gone:
+                growth.begin_at(*moments[changed[0].number][:2])
 
-        if gone:
-            start, growth.ledger, _ = moments[gone[0]]
-            growth.states = growth.states.take(start)
-            # The ledger of what was shown may not be in it.
-            growth.newest = _START
+            left = [growth.remove_end(number, ends) for number in gone.values()]
+            for number in gone:
+                moments.remove(number)
 
-        ended = [moments[number][2] for number in gone]
-        for number in gone:
-            moments.remove(number)
+            if growth.has_replaced(left, [each.state for each in changed]):
+                return _EMPTY.follow(timeline)
 
-        found: dict[int, Aggregator] = {}
         for moment in timeline.moments[_find_moment(timeline, first) :]:
             before = len(growth.states), growth.ledger
-            state = _check_state(moment.state)
-            # Its messages may be those of a state that is gone.
-            number = growth.add(state, is_shown=followed is None, is_new=bool(gone))
+            number = growth.add(_check_state(moment.state), is_shown=followed is None)
             moments[moment.number] = (*before, number)
-            found[number] = state
-            amended.discard(id(state))
             count = ends[number] if number in ends else 0  # noqa: SIM401 - it has no `get`
             ends[number] = count + 1
 
-        # What was amended is taken away after what took its place: that may be the same
-        # message.
-        for at, number in enumerate(ended):
-            left = ends[number] - 1
-            if left:
-                ends[number] = left
-            else:
-                ends.remove(number)
-                ended[at] = growth.prune(number, ends)
-
-        for number in ended:
-            growth.replace_states(number, amended, found)
-
+        growth.restore_shown(
+            {end: moments[each][2] for each, end in gone.items() if each in moments}
+        )
         tree = growth.finish()
         present = timeline.moment
         kept = _Followed(timeline, moments.persistent(), ends.persistent())
@@ -515,7 +499,7 @@ class MessageTree:
             LookupError: If the tree has no such message.
         """
         named = self._named.get(ui_id) if isinstance(ui_id, str) else None
-        return self._places[self._find_number(ui_id) if named is None else named].id
+        return self._places[named[-1] if named else self._find_number(ui_id)].id
 
     def siblings(self, entry_id: str) -> tuple[int, tuple[str, ...]]:
         """
@@ -526,9 +510,8 @@ class MessageTree:
             LookupError: If the tree has no such entry.
         """
         number = self._find_number(entry_id)
-        numbers = self._places[self._places[number].parent].children
-        ids = tuple([self._places[each].id for each in numbers])
-        return numbers.index(number), ids
+        ids = self._list_siblings(number)
+        return ids.index(self._places[number].id), ids
 
     def pagers(self) -> dict[str, tuple[int, tuple[str, ...]]]:
         """
@@ -542,11 +525,12 @@ class MessageTree:
         {'u2': (1, ('u1', 'u2'))}
         """
         found = {}
-        for entry in self.shown.entries:
-            position, ids = self.siblings(entry.id)
-            if len(ids) > 1:
-                names = [ui_id_of(self.node(each).entry) for each in ids]
-                found[ui_id_of(entry)] = (position, tuple(names))
+        for number in self._list_way():
+            place = self._places[number]
+            children = self._places[place.parent].children
+            if len(children) > 1:
+                names = [ui_id_of(self._places[each].entry) for each in children]
+                found[ui_id_of(place.entry)] = children.index(number), tuple(names)
 
         return found
 
@@ -598,11 +582,11 @@ class MessageTree:
 
     def _count_same(self, other: MessageTree) -> int:
         # How many of the first messages shown are shown there with the same siblings.
-        entries = self.shown.entries
-        same = entries.common_prefix(other.shown.entries)
+        same = self.shown.entries.common_prefix(other.shown.entries)
         if len(self) != len(other):
-            for position, entry in enumerate(islice(entries, same)):
-                if self.siblings(entry.id)[1] != other.siblings(entry.id)[1]:
+            ways = self._list_way()[:same], other._list_way()
+            for position, (number, there) in enumerate(zip(*ways, strict=False)):
+                if self._list_siblings(number) != other._list_siblings(there):
                     return position
 
         return same
@@ -662,6 +646,21 @@ class MessageTree:
 
     def _id_of(self, number: int) -> str | None:
         return self._places[number].id if number else None
+
+    def _list_siblings(self, number: int) -> tuple[str, ...]:
+        numbers = self._places[self._places[number].parent].children
+        return tuple([self._places[each].id for each in numbers])
+
+    def _list_way(self) -> list[int]:
+        # The nodes from the first one to the head. The state that is shown may have an
+        # older entry of one.
+        way = []
+        number = self._head
+        while number:
+            way.append(number)
+            number = self._places[number].parent
+
+        return way[::-1]
 
     def _make_node(self, number: int) -> Node:
         id, entry, parent, children, _, _ = self._places[number]
@@ -808,16 +807,19 @@ class _Growth:
         self.visited = tree._visited
         self.head = tree._head
         self.newest = tree.shown
+        # The nodes that were taken away; and the child that was shown last, of those
+        # that lost one.
+        self.gone: dict[int, _Place] = {}
+        self.shown_last: dict[int, int] = {}
 
-    def add(self, state: Aggregator, *, is_shown: bool, is_new: bool = False) -> int:
+    def add(self, state: Aggregator, *, is_shown: bool) -> int:
         """
         Add the messages and the ledger of a state; the number of its last node. Where
-        it is not *is_shown*, the child that was shown before stays so. Where it brings
-        nothing, it is no state of the tree unless it *is_new*.
+        it is not *is_shown*, the child that was shown before stays so.
         """
         entries = state.entries
         count, number = self._find_known(entries)
-        is_new = is_new or not len(self.states)
+        is_new = not len(self.states)
         is_replaced = False
         for position, entry in enumerate(entries.iterate(count), count):
             child = self._find_child(number, entry)
@@ -929,15 +931,18 @@ class _Growth:
 
         self.numbers[id] = number
         if named := _read_name(entry.message):
-            self.named[named] = number
+            known = self.named[named] if named in self.named else ()  # noqa: SIM401
+            self.named[named] = (*known, number)
 
         return id
 
     def _unregister_entry(self, number: int) -> None:
         place = self.places[number]
         named = _read_name(place.entry.message)
-        if named in self.named and self.named[named] == number:
-            self.named.remove(named)
+        if named in self.named:
+            self.named[named] = tuple([n for n in self.named[named] if n != number])
+            if not self.named[named]:
+                self.named.remove(named)
 
         entry_id = place.entry.id
         if entry_id in self.copies:
@@ -953,8 +958,10 @@ class _Growth:
 
             self.numbers[entry_id] = oldest
 
-        if place.id in self.numbers and self.numbers[place.id] == number:
-            self.numbers.remove(place.id)
+        # One that is left of several is found by the identity alone, too.
+        for id in {place.id, entry_id}:
+            if id in self.numbers and self.numbers[id] == number:
+                self.numbers.remove(id)
 
     def _replace_entry(self, number: int, entry: Entry) -> None:
         # The newer entry of a message stands.
@@ -962,11 +969,22 @@ class _Growth:
         id = self._register_entry(number, entry)
         self.places[number] = self.places[number]._replace(id=id, entry=entry)
 
-    def prune(self, number: int, ends: Any) -> int:
+    def begin_at(self, count: int, ledger: _TreeLedger) -> None:
+        """Take away all states but the first *count*, with their *ledger*."""
+        self.states = self.states.take(count)
+        self.ledger = ledger
+        # The ledger of what was shown may not be in it.
+        self.newest = _START
+
+    def remove_end(self, number: int, ends: Any) -> int:
         """
-        Take away a node that no state ends with, and those above that led to it; the
-        number of the first that stays.
+        One moment less ends with a node: take that away, and those above that led to
+        it, if no other does; the number of the first that stays.
         """
+        ends[number] -= 1
+        if not ends[number]:
+            ends.remove(number)
+
         while number and number not in ends:
             place = self.places[number]
             if place.children:
@@ -974,16 +992,17 @@ class _Growth:
 
             self._unregister_entry(number)
             self.places.remove(number)
+            self.gone[number] = place
             parent = place.parent
             above = self.places[parent]
+            last = self.visited.get(parent, above.children[-1])
+            self.shown_last.setdefault(parent, last)
+            self.visited = self.visited.discard(parent)
             left = above.children.take(len(above.children) - 1)
             if above.children[-1] != number:
                 left = Log([each for each in above.children if each != number])
 
             self.places[parent] = above._replace(children=left)
-            if self.visited.get(parent) in {number, *left[-1:]}:
-                self.visited = self.visited.discard(parent)
-
             if self.head == number:
                 self.head = parent
 
@@ -991,25 +1010,42 @@ class _Growth:
 
         return number
 
-    def replace_states(
-        self, number: int, gone: AbstractSet[int], ending: Mapping[int, Aggregator]
-    ) -> None:
+    def has_replaced(self, numbers: Iterable[int], states: Iterable[Any]) -> bool:
         """
-        Where the state of a node, and of those above it, is *gone* (by identity), and
-        with it perhaps usage: let it be that *ending* with it, or of what is behind it.
+        Whether one of the nodes has the entry of one of *states*, which are gone, in
+        the place of an older one.
         """
-        while number in self.places and id(self.places[number].state) in gone:
-            below = number
-            while below not in ending and id(self.places[below].state) in gone:
-                # One that nothing stands behind ends a moment before the change.
-                if not self.places[below].children:
-                    break
+        there = [self.places[each].state for each in numbers if each in self.places]
+        found = set(map(id, there)) & set(map(id, states))
+        return bool(found) and not found.issubset(map(id, self.states))
 
-                below = self.places[below].children[-1]
+    def restore_shown(self, ends: Mapping[int, int]) -> None:
+        """
+        Show last what was before nodes were taken away, or what took its place.
+        *ends*: the nodes that moments ended with, and those they end with now.
+        """
+        became: dict[int, int] = {}
+        for before, now in ends.items():
+            old, new = before, now
+            while old in self.gone and old not in became:
+                place = self.gone[old]
+                while self.places[new].position > place.position:
+                    new = self.places[new].parent
 
-            state = ending[below] if below in ending else self.places[below].state
-            self.places[number] = self.places[number]._replace(state=state)
-            number = self.places[number].parent
+                became[old] = new
+                old = place.parent
+
+        for parent, child in self.shown_last.items():
+            above, shown = became.get(parent, parent), became.get(child, child)
+            # What was there all the time has shown another one.
+            is_new = above >= self.tree._next
+            if above not in self.places or (above != parent and not is_new):
+                continue
+
+            self.visited = self.visited.discard(above)
+            is_there = shown in self.places and self.places[shown].parent == above
+            if is_there and shown != self.places[above].children[-1]:
+                self.visited = self.visited.set(above, shown)
 
     def finish(self) -> MessageTree:
         tree = self.tree
