@@ -145,7 +145,10 @@ class StreamBlock:
         if self.kind == "thinking":
             self._raw["signature"] = block.nullable("signature")
 
-        chunk = self._read_piece(self.pieces, block, field)
+        # Its pieces are still to come, so nothing of it need be there.
+        # Source: https://github.com/BerriAI/litellm/issues/28067
+        is_empty = block.raw.get(field) is None
+        chunk = None if is_empty else self._read_piece(self.pieces, block, field)
         return [] if chunk is None else [chunk]
 
     def read(
@@ -537,7 +540,8 @@ class AnthropicStream:
             node = ObjectReader(self._reader, event, path)
             self._keep_rest(node, "content_block_delta")
 
-        at, raw = event.get("index"), event.get("delta")
+        at: Any = event.get("index")
+        raw = event.get("delta")
         block = self._open_blocks.get(at) if type(at) is int else None
         chunks: list[AssistantMessage] = []
         if block is None or not is_map(raw):
@@ -558,6 +562,11 @@ class AnthropicStream:
                 block = self._open_block(at, _UNOPENED[kind])
 
         chunk, known = block.read(self._reader, raw, path)
+        kind = raw.get("type")
+        if known is None and isinstance(kind, str) and kind in _UNOPENED:
+            chunks, block = self._find_other(at, block, _UNOPENED[kind])
+            chunk, known = block.read(self._reader, raw, path)
+
         if known is None:
             self._others.append(self._reader.json(event, path))
         elif not raw.keys() <= known:
@@ -565,6 +574,26 @@ class AnthropicStream:
             add_rest(self._of_events, delta, known)
 
         return chunks if chunk is None else [*chunks, chunk]
+
+    def _find_other(
+        self, at: int, block: StreamBlock, kind: str
+    ) -> tuple[list[AssistantMessage], StreamBlock]:
+        """
+        The block of a *kind* that a piece is of which comes for the open *block* of
+        another one, and the end of what is over by it.
+
+        Source:
+            https://github.com/PostHog/posthog/pull/72287: thoughts and texts in one
+            block, from LiteLLM; https://github.com/sgl-project/sglang/pull/24294: texts
+            in a call, whose input may go on.
+        """
+        place = ~at if block.kind == "tool_use" else at
+        open_block = self._open_blocks.get(place)
+        if open_block is not None and open_block.kind == kind:
+            return [], open_block
+
+        chunks = self._end_block(place, is_broken=True)
+        return chunks, self._open_block(place, kind)
 
     def _end_block(self, at: int, *, is_broken: bool = False) -> list[AssistantMessage]:
         block = self._open_blocks.pop(at, None)
