@@ -27,6 +27,7 @@ from conversation_state.messages import (
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.requests import is_made, make_prompt
 from conversation_state.testing import strategies as our
+from conversation_state.testing.laws import views_add_up
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
     Dropped,
@@ -54,6 +55,13 @@ def calls(*ids):
 def result(call_id, text="res"):
     """The answer to a call."""
     return ToolMessage(text, tool_call_id=call_id)
+
+
+# A user writes while two tools run.
+MEANWHILE = [
+    *(UserMessage("hi"), calls("x", "y"), UserMessage("?")),
+    *(result("x", "1"), result("y", "2")),
+]
 
 
 def answers_stopped(message):
@@ -516,6 +524,44 @@ class TestTrimContext:
         assert (Dropped(1, "removed"),) == context.remove(1).dropped
         with pytest.raises(TypeError):
             context.remove(["1"])  # type: ignore[list-item]
+
+    @pytest.mark.parametrize(
+        ("seqs", "left"),
+        [
+            ([3], [0, 1, 4, 2]),
+            ([3, 4], [0, 1, 2]),
+            ([1], [0, 2]),
+            ([4, 1], [0, 2]),
+        ],
+    )
+    def test_remove_what_was_moved(self, seqs, left):
+        """A late result is removed by its own position, and goes with its call."""
+        view = repair()(TrimContext.of(MEANWHILE)).remove(seqs)
+
+        assert left == [each.seq for each in view.elements]
+        assert {0, 1, 2, 3, 4} - {*left} == {each.seq for each in view.dropped}
+        views_add_up(view)
+
+    def test_repair_again(self):
+        """A made message stays where it is, and is counted with what is there."""
+        history = [SystemMessage("Brief."), AssistantMessage("hi"), UserMessage("?")]
+        view = repair()(TrimContext.of([*history, AssistantMessage("a")]))
+        again = repair()(view.replace(3, AssistantMessage("")))
+        last = keep_last(1)(again)
+
+        assert [0, 1, 1, 2] == [each.seq for each in again.elements]
+        assert ["Brief.", "?"] == [each.text for each in last]
+        views_add_up(last)
+
+    def test_replace_one_of_several(self):
+        """What stands at the position of a call stays: results that came late."""
+        view = repair()(TrimContext.of(MEANWHILE))
+        hidden = view.replace(3, result("x", "(hidden)"))
+        hidden = hidden.replace(1, calls("x", "y").replace(content="So."))
+
+        assert ["hi", "So.", "(hidden)", "2", "?"] == [each.text for each in hidden]
+        assert () == hidden.problems()
+        views_add_up(hidden)
 
     @pytest.mark.parametrize(
         ("kind", "seqs", "history"),

@@ -755,6 +755,23 @@ class TestRollingSummary:
             assert summary is shown.messages[1]
             assert () == shown.failures
 
+    def test_reveals_nothing_that_an_adapter_noted(self):
+        """So it is with a message that has notes of an adapter's."""
+        state = Aggregator.new()
+        for message in chat(9):
+            notes = {"conversation_state": {"openai_chat": {"keys": {"a": 1}}}}
+            state = state.add(message.replace(metadata=notes))
+
+        step = rolling_summary(30, 4, lambda messages: f"{len(messages)} read")
+        view = trim(state, None, step)
+
+        def redact(context):
+            return context.replace(1, state[1].replace(content="(redacted)"))
+
+        hidden = trim(state, None, redact, step, previous=view)
+
+        assert view.summaries[0] not in list(hidden.messages)
+
     def test_stands_for_nothing_that_was_removed(self):
         """
         A summary of what is before and behind a removed message does not stand for

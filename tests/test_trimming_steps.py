@@ -36,6 +36,7 @@ from conversation_state.trimming import (
     trim,
 )
 from tests.test_trimming import (
+    SILENT,
     anything,
     calls,
     find_starts,
@@ -160,8 +161,9 @@ class TestKeepFirstAndLast:
         ]
         head = min(lead + max(heads, default=0), len(history))
         expected = history if head >= start else (*history[:head], *history[start:])
-        if head <= lead:
-            expected = with_task(history, lead, start)
+        if all(one.role in SILENT for one in history[:head]):
+            kept = lead if head <= lead else min(head, start)
+            expected = with_task(history, kept, start)
 
         assert expected == view.messages
         kinds = {one.kind for one in order_problems(view)}

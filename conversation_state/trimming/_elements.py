@@ -159,6 +159,14 @@ def read_mark(message: Message) -> Mapping[str, Any]:
     return mark if isinstance(mark, Mapping) else EMPTY_MAP
 
 
+_OWN_MARKS = frozenset({"cleared", "compacted", "shortened_to", "synthetic"})
+
+
+def is_marked(message: Message) -> bool:
+    """Whether a step of ours made *message*; adapters keep notes there, too."""
+    return not _OWN_MARKS.isdisjoint(read_mark(message))
+
+
 def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
     both = {**read_mark(message), **mark}
     metadata = {**message.metadata, MARK: both}

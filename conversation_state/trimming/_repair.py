@@ -96,7 +96,7 @@ class Repair:
         if self.at_end:
             rows += _answer_last(rows)
 
-        rows = list(_place_prompts(_with_made_first(rows)))
+        rows = list(_place_prompts(_with_made_first(rows), messages))
         if selection.rules.starts_with_user:
             rows = _with_first_prompt(rows, selection.rules)
 
@@ -157,13 +157,18 @@ def _with_made_first(rows: Iterable[_Row]) -> Iterator[_Row]:
     yield from sorted(results, key=_is_received)
 
 
-def _place_prompts(rows: Iterable[_Row]) -> Iterator[_Row]:
+def _place_prompts(rows: Iterable[_Row], messages: Sequence[Message]) -> Iterator[_Row]:
     """
     *rows*, where a made message of a user that stands for one that was left out is at
-    the position of the message before it, if there is one.
+    the position of the message before it, if there is one. One that is shown already
+    stays where it is.
     """
     every = list(rows)
-    own = {row.number for row in every if not is_made(row.message)}
+    own = {
+        row.number
+        for row in every
+        if not is_made(row.message) or messages[row.number] is row.message
+    }
     before: int | None = None
     for row in every:
         if row.number in own or isinstance(row.message, ToolMessage):

@@ -24,7 +24,7 @@ from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.pickling import Maker
-from conversation_state.requests import Rules
+from conversation_state.requests import Rules, is_made
 from conversation_state.trimming._elements import (
     COMPACTED,
     MOVED,
@@ -295,16 +295,65 @@ class Selection:
         own = self.changes.get(seq)
         return own.stands_for if own else ()
 
+    def locate(self, seq: int) -> tuple[int, int] | None:
+        """
+        The position that shows the message at *seq*, and its place there; None if no
+        one does. A late result stands at the position of its call.
+        """
+        edit = self.changes.get(seq)
+        if edit is not None and edit.reason == MOVED:
+            for at, other in self.changes.items():
+                if seq in other.seqs and self.is_shown(at):
+                    return at, other.seqs.index(seq)
+
+        if not self.is_shown(seq):
+            return None
+
+        places = enumerate(self.messages_at(seq))
+        return seq, next((place for place, each in places if not is_made(each)), 0)
+
+    def replace(self, at: int, place: int, message: Message) -> Selection:
+        """With *message* in a place of a position that shows something."""
+        edit = self.find_edit(at) or Edit(self.messages_at(at))
+        messages = *edit.messages[:place], message, *edit.messages[place + 1 :]
+        return self.change({at: edit._replace(messages=messages, left_out="")})
+
     def remove(self, seqs: Iterable[int], reason: str) -> Selection:
         """Without what is shown at *seqs*. O(log n) for each."""
-        removed = {}
-        for seq in {seq for seq in map(index, seqs) if self.is_shown(seq)}:
-            messages, stands_for = self.messages_at(seq), self.summarised(seq)
-            # The removed edit keeps its messages: a summary that was dropped again is
-            # still one of the view's summaries, and its tokens were paid for.
-            removed[seq] = Edit(messages, reason, stands_for)
+        removed: dict[int, Edit] = {}
+        moved: list[tuple[int, int]] = []
+        for seq in set(map(index, seqs)):
+            located = self.locate(seq)
+            if located is None:
+                continue
 
-        return self.change(removed)
+            at, _ = located
+            if at == seq:
+                # The removed edit keeps its messages: a summary that was dropped again
+                # is still one of the view's summaries, and its tokens were paid for.
+                edit = self.find_edit(seq) or Edit(self.messages_at(seq))
+                removed[seq] = edit._replace(reason=reason, left_out="")
+            else:
+                moved.append((seq, at))
+
+        changed: dict[int, Edit] = {}
+        for seq, at in moved:
+            # What stands at a position that goes, goes with it.
+            if at not in removed:
+                changed[at] = _without_moved(
+                    changed.get(at) or self.changes[at], at, seq
+                )
+
+        narrowed = self.change({**removed, **changed})
+        gone = {
+            seq: Edit(self.messages_at(seq), reason)
+            for seq, at in moved
+            if at in changed
+        }
+        if not gone:
+            return narrowed
+
+        return attrs.evolve(narrowed, changes=narrowed.changes.update(gone))
 
     def change(self, changes: Mapping[int, Edit]) -> Selection:
         """With other messages, or none, at positions that show something."""
@@ -382,6 +431,15 @@ class Selection:
 
 
 _SELECTION = Maker("trimming.Selection", Selection)
+
+
+def _without_moved(edit: Edit, at: int, seq: int) -> Edit:
+    # What is shown at *at* without the message that was moved there from *seq*.
+    kept = [
+        pair for pair in zip(edit.messages, edit.seqs, strict=True) if pair[1] != seq
+    ]
+    messages, seqs = (tuple(each) for each in zip(*kept, strict=True))
+    return edit._replace(messages=messages, seqs=seqs if set(seqs) != {at} else ())
 
 
 def _iterate_span(edits: Log[Any], span: range) -> Iterator[Any]:

@@ -29,6 +29,7 @@ from conversation_state.trimming._elements import (
     StepFailure,
     add_mark,
     check_integer,
+    is_marked,
     join_ranges,
     read_mark,
 )
@@ -192,7 +193,7 @@ def _read_replaced(selection: Selection, seqs: Iterable[int]) -> set[int]:
 
         if edit.stands_for:
             found |= _read_mark_replaced(edit.summary)
-        elif not all(map(read_mark, edit.messages[-1:])):
+        elif not all(map(is_marked, edit.messages)):
             found.add(seq)
 
     return found

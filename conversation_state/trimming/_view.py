@@ -20,7 +20,6 @@ from conversation_state.trimming._elements import (
     REMOVED,
     Dropped,
     EarlierSummary,
-    Edit,
     Element,
     StepFailure,
     check_message,
@@ -239,16 +238,15 @@ class TrimContext:
             TypeError: If *message* isn't a message.
         """
         check_message(message)
-        selection = self._selection
-        if not selection.is_shown(index(seq)):
+        located = self._selection.locate(index(seq))
+        if located is None:
             raise ValueError(
                 f"seq={shorten_repr(seq)}: the view shows nothing at this position; "
                 "expected the seq of one of its elements"
             )
 
         # The replacement of a summary stands for what the summary stands for.
-        edit = Edit((message,), stands_for=selection.summarised(seq))
-        return self._with_selection(selection.change({seq: edit}))
+        return self._with_selection(self._selection.replace(*located, message))
 
     def _with_selection(self, selection: Selection) -> TrimContext:
         if selection is self._selection:
