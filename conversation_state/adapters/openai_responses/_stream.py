@@ -660,7 +660,7 @@ class ResponsesStream:
         self, event: ObjectReader, raw: Mapping[str, Any]
     ) -> StreamedItem:
         """The item that is *raw*; a new one if it was not announced."""
-        item = self._find_item(event, raw.get("id"))
+        item = self._find_item(event, raw.get("id") or raw.get("call_id"))
         if item is not None and item.type == raw["type"]:
             # If the known item is done, *raw* is the same one again only if its ids are
             # the same; else it is another item in the same place.
@@ -713,8 +713,12 @@ class ResponsesStream:
         item.note_mended(mended_before)
         self._items.append(item)
         self._at[number] = item
+        # An item without an id is known by that of its call.
+        # Source: https://github.com/anomalyco/opencode/pull/45081
         if isinstance(raw.get("id"), str):
             self._by_id[raw["id"]] = item
+        elif isinstance(raw.get("call_id"), str):
+            self._by_id.setdefault(raw["call_id"], item)
 
         return item
 
