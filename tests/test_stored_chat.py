@@ -711,6 +711,31 @@ class TestStoredChat:
             node.message.text for node in ours.tree
         }
 
+    def test_regenerated_by_two_processes(self, store):
+        """Two answers that are asked for at once are both kept, and paid once."""
+        StoredChat(store, "ann").answer("Where to?", lambda _: []).result()
+        chats = [StoredChat(store, "ann"), StoredChat(store, "ann")]
+        scripts = [Script(), Script()]
+        answers = [
+            chat.regenerate(ids(chat)[0], script)
+            for chat, script in zip(chats, scripts, strict=True)
+        ]
+        for number, script in enumerate(scripts):
+            for chunk in say(f"Answer {number}", id=f"r{number}"):
+                script.senders[0].send(chunk)
+
+            script.senders[0].close()
+
+        for answer in answers:
+            answer.result()
+
+        tree = StoredChat(store, "ann").tree
+
+        assert ["Answer 0", "Answer 1"] == [
+            tree.node(e).message.text for e in tree.leaves
+        ]
+        assert Usage(20, 2) == tree.total_usage
+
     def test_deleted_by_another_process(self, store):
         """A chat that was deleted begins anew; an answer that came then is refused."""
         chat, script = StoredChat(store, "ann"), Script()

@@ -390,7 +390,8 @@ def _save_checked(
             ledger.digest_at(len(state.ledger)),
             origin.digest(),
         )
-        if digest == old.digest:
+        # A moment is a revision of its own, also with the state of the one before.
+        if digest == old.digest and not is_timeline:
             return _add_fields(transaction, name, old, head, fields)
 
         if grew and not entries.segments:

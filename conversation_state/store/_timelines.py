@@ -89,8 +89,14 @@ def _save_within(
         )
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
-    head, revisions = _save_states(transaction, text, timeline, stored, changed, head)
-    saved = _write_rows(transaction, head, timeline, stored, changed, revisions)
+    moved = _list_moved(timeline, stored)
+    is_new = bool(changed or moved) or not _is_at(timeline, stored.row)
+    head, revisions = _save_states(
+        transaction, text, timeline, stored, changed, head, is_new=is_new
+    )
+    saved = _write_rows(
+        transaction, head, timeline, stored, changed, revisions, moved=moved
+    )
     remembered = transaction.recall(text)
     erased = transaction.cache.erased
     if remembered and not _has_erased_moment(erased, timeline, stored.timeline):
@@ -136,8 +142,14 @@ def _save_states(  # noqa: PLR0917 - what was found, and what to write
     stored: StoredTimeline,
     changed: Mapping[int, bytes],
     head: Head | None,
+    *,
+    is_new: bool,
 ) -> tuple[Head, dict[int, int]]:
-    """Save the states that are not there; the head, and their revisions by moment."""
+    """
+    Save the states that are not there; the head, and their revisions by moment. The
+    head is another one where anything *is_new*, so that a stale save is refused.
+    """
+    before = head
     first, present = timeline.moments[0].number, timeline.moment
     revisions: dict[int, int] = {}
     # Moments with equal states share a revision.
@@ -161,9 +173,12 @@ def _save_states(  # noqa: PLR0917 - what was found, and what to write
 
         revisions[number] = made[digest]
 
-    if (
-        head is None
-        or _find_revision(present.number, stored, revisions) != head.revision
+    if head is None or (
+        is_new
+        and (
+            head == before
+            or _find_revision(present.number, stored, revisions) != head.revision
+        )
     ):
         head = save_moment(present, present.number)
 
@@ -177,12 +192,13 @@ def _write_rows(  # noqa: PLR0917 - what was found, and what to write
     stored: StoredTimeline,
     changed: Mapping[int, bytes],
     revisions: Mapping[int, int],
+    *,
+    moved: set[int],
 ) -> StoredTimeline:
     """Write the rows of the moments that changed, and where the timeline is."""
     tables, old, moments = transaction.tables, stored.row, stored.moments
     low = transaction.get_name(head.name).number << SHIFT
     first, length = timeline.moments[0].number, len(timeline.moments)
-    moved = _list_moved(timeline, stored)
     for number in sorted({*changed, *moved}):
         before, digest = moments.get(number, (None, b""))
         revision = _find_revision(number, stored, revisions)
@@ -214,6 +230,13 @@ def _write_rows(  # noqa: PLR0917 - what was found, and what to write
         _put_row(tables, "timelines", old if old.saves else None, new)
 
     return StoredTimeline(new, moments, timeline)
+
+
+def _is_at(timeline: States, row: TimelineRow) -> bool:
+    """Whether a timeline has the moments, and the present one, that a row says."""
+    first, length = timeline.moments[0].number, len(timeline.moments)
+    place = first, length, timeline.moment.number, timeline.limit or 0
+    return place == (row.oldest, row.length, row.present, row.max_moments)
 
 
 def _put_row(tables: Writing, table: str, old: Any, row: Any) -> None:

@@ -194,6 +194,28 @@ class TimelinePromises(StoreCase):
         assert ours == self.other(store).load_timeline("chat")
         assert () == store.verify()
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda base: base.undo(),
+            lambda base: base.commit(CONVERSATION, note={}),
+            lambda base: base.amend(1, CONVERSATION, "b"),
+        ],
+        ids=["move", "step", "label"],
+    )
+    def test_stale_where_states_are_equal(self, store, change):
+        """So is one that lacks what no state shows; the same one again is no change."""
+        base = Timeline.begin(CONVERSATION).commit(CONVERSATION, "a")
+        head = store.save_timeline("chat", base)
+        newer = change(base)
+        there = self.other(store).save_timeline("chat", newer, expecting=head)
+        with pytest.raises(StaleHeadError):
+            store.save_timeline("chat", base.commit(CONVERSATION, "c"), expecting=head)
+
+        assert newer == store.load_timeline("chat")
+        assert there == store.save_timeline("chat", newer, expecting=there)
+        assert () == store.verify()
+
     def test_a_history_or_a_timeline(self, store):
         """
         A name is written as what its first save made of it: the other's verbs are
