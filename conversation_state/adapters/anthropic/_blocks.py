@@ -126,7 +126,9 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
         return TextPart(text, index=index, metadata=block.metadata(SOURCE))
 
     if kind == "thinking" and role == "assistant":
-        text, signature = block.text("thinking"), block.nullable("signature")
+        # Where thoughts are omitted, Bedrock leaves the key out, and wants it back.
+        # Source: https://github.com/langchain-ai/langchain-aws/pull/1153
+        text, signature = block.nullable("thinking"), block.nullable("signature")
         block.notes["signed"] = bool(signature)
         block.keep(_THINKING)
         metadata = block.metadata(SOURCE)
