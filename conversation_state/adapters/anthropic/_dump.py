@@ -194,6 +194,16 @@ def _is_of_provider(block: Mapping[str, Any]) -> bool:
     )
 
 
+def _goes_on(turn: _Turn, piece: Piece) -> bool:
+    """Whether *piece* begins with the result of a call of *turn*, which was paused."""
+    first = piece.blocks[0][1] if piece.blocks else {}
+    return (
+        "tool_use_id" in first
+        and _is_of_provider(first)
+        and any(block.get("id") == first["tool_use_id"] for _, block in turn.others)
+    )
+
+
 def _describe_size(size: int) -> str:
     if size > _MAX_SIDE:
         return f"the provider takes no image of more than {_MAX_SIDE} pixels"
@@ -489,9 +499,10 @@ class Turns:
 
     def _continue_turn(self, role: str, piece: Piece) -> _Turn:
         turn = self._last
-        # An answer that was paused goes on with the result of its call.
-        is_rest = role == "assistant" and "tool_use_id" in piece.blocks[0][1]
-        is_apart = piece.apart and not (is_rest or self._writer.is_for_host)
+        is_apart = piece.apart and not self._writer.is_for_host
+        if is_apart and turn is not None and self._writer.is_request:
+            is_apart = not _goes_on(turn, piece)
+
         if turn is None or turn.role != role or is_apart:
             turn = self._last = _Turn(role)
             self._turns.append(turn)
