@@ -23,6 +23,7 @@ from conversation_state.counting import TokenBudget
 from conversation_state.errors import BudgetExceededError, DecodeError
 from conversation_state.messages import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
@@ -302,6 +303,20 @@ class TestStoredItems:
             openai_responses.dump([ASK, *openai_responses.load(raw), ASK]).payload
             == openai_responses.dump([ASK, message, ASK]).payload
         )
+
+    def test_a_stream_that_was_left(self):
+        """Items of a stream that the program stopped reading are sent without ids."""
+        call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f"}
+        call = {**call, "arguments": "{}", "status": "completed"}
+        event = {"type": "response.output_item.done", "output_index": 0, "item": call}
+        chunks = openai_responses.load_chunks([event, event])
+        stopped = AssistantMessage(response=ResponseMeta("interrupted"))
+        export = openai_responses.dump(
+            [ASK, concat([next(chunks), next(chunks), stopped]), ASK]
+        )
+
+        assert "c" == export.payload["input"][1]["call_id"]
+        assert "id" not in export.payload["input"][1]
 
     def test_the_status_of_a_thought(self):
         """A response has it, and a request may not."""
