@@ -16,7 +16,7 @@ from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import add_missing_names, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.messages import Message, UnknownMessage
+from conversation_state.messages import AssistantMessage, Message, UnknownMessage
 from conversation_state.pickling import Maker
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
@@ -38,7 +38,7 @@ def name(message: M, ui_id: str) -> M:
     An entry's identity is new with every piece of an answer that streams in; this id
     stays: a client's own for what the user sent, and for an answer one that is made
     when it begins. `MessageTree` takes two entries with one id behind one parent for
-    one message, the newer of which stands.
+    one message, the newer of which stands; a piece of an answer never for the whole.
 
     Raises:
         ValueError: If *ui_id* is no text, or empty.
@@ -95,6 +95,23 @@ def _is_unknown(entry: Entry) -> bool:
 
 def _is_question(entry: Entry) -> bool:
     return not (_is_answer(entry) or _is_unknown(entry))
+
+
+def _has_all(whole: Entry, entry: Entry) -> bool:
+    # Whether *entry* is the same, or a piece of the answer that *whole* is, as a state
+    # has it that went on from there while the answer streamed in.
+    if whole.id == entry.id:
+        return True
+
+    ours, theirs = whole.message, entry.message
+    if not (
+        isinstance(ours, AssistantMessage) and isinstance(theirs, AssistantMessage)
+    ):
+        return False
+
+    is_piece = theirs.response is None or not theirs.response.finish_reason
+    calls = ours.tool_calls[: len(theirs.tool_calls)]
+    return is_piece and ours.text.startswith(theirs.text) and calls == theirs.tool_calls
 
 
 # The key in metadata under which this library keeps notes.
@@ -827,7 +844,7 @@ class _Growth:
                 child = self._add_place(number, entry, position, state)
                 is_new = True
                 self._note_child(number, is_shown=is_shown)
-            elif self.places[child].entry.id != entry.id:
+            elif not _has_all(self.places[child].entry, entry):
                 self._replace_entry(child, entry)
                 is_new = is_replaced = True
 

@@ -223,6 +223,19 @@ class TestNames:
         assert texts(hills) == texts(tree.path(tree.find("a1")))
         assert 2 == len(decode(encode(tree)))
 
+    def test_pieces_that_come_late(self):
+        """A state that went on from a piece takes nothing from the whole."""
+        piece = ASKED.add(name(AssistantMessage("To"), "a1"))
+        whole = ASKED.add(name(AssistantMessage("To the sea."), "a1"))
+        further = piece.add_user_prompt("?")
+        chat = Timeline.begin(piece).commit(further).amend(0, whole)
+        for tree in (MessageTree.of(chat), MessageTree.of(whole, further, piece)):
+            assert ["Where to?", "To the sea.", "?"] == [
+                each.message.text for each in tree
+            ]
+            assert texts(further) == texts(tree.path(last(further)))
+            assert tree == decode(encode(tree))
+
     def test_what_follows(self):
         """What stands behind a piece stands behind the whole."""
         piece = ASKED.add(name(AssistantMessage("To"), "a1")).add_user_prompt("?")
