@@ -110,6 +110,9 @@ class ChatAnswer:
             chunk = chunk if ui_id_of(Entry("", chunk)) else name(chunk, new_entry_id())
             self._shown = self._done = self._finish_answer().add(chunk)
         elif isinstance(chunk, AssistantMessage):
+            if len(self._received) and _begins_response(chunk, self._received.message):
+                self._finish_answer()
+
             chunk = chunk if len(self._received) else name(chunk, self._name)
             received = self._received.add(chunk)
             self._shown = self._done.add(name(received.message, self._name))
@@ -474,6 +477,18 @@ def _replace_question(id: str, asked: str | UserMessage, tree: MessageTree) -> S
 def _describe_error(error: BaseException | None) -> dict[str, str]:
     text = str(error).encode(errors="replace").decode() or repr(error)
     return {} if error is None else {"error": text}
+
+
+def _begins_response(chunk: AssistantMessage, received: Any) -> bool:
+    """
+    Whether *chunk* is of the response behind the one *received*: a model that paused,
+    or reached its limit of tokens, goes on in one of its own, with its own usage.
+    """
+    if received.response is None or not received.response.finish_reason:
+        return False
+
+    old, new = received.response.id, chunk.response.id if chunk.response else ""
+    return old != new if old and new else bool(chunk.content or chunk.tool_calls)
 
 
 def _begins_with(state: Aggregator, start: Aggregator) -> bool:

@@ -183,6 +183,40 @@ class TestAnswer:
         assert 4 == len(set(ids(chat)))
         assert 2 == len(ai_sdk.dump(state).payload)
 
+    @pytest.mark.parametrize("ids", [("r1", "r2"), ("", "")])
+    def test_of_several_responses(self, store, ids):
+        """A model that paused goes on in a response of its own, with its own bill."""
+
+        def search(_asked):
+            for id, text, reason, usage in zip(
+                *(ids, ("Wait…", "Found."), ("pause_turn", "stop")),
+                (Usage(10, 2), Usage(15, 3)),
+                strict=True,
+            ):
+                yield AssistantMessage(text)
+                yield AssistantMessage(
+                    response=ResponseMeta(reason, usage=usage, id=id)
+                )
+
+        chat = StoredChat(store, "ann")
+        state = chat.answer("Where to?", search).result()
+
+        assert ["Where to?", "Wait…", "Found."] == texts(chat)
+        assert Usage(25, 5) == state.total_usage
+        assert 1 == len(chat.tree.leaves)
+
+    def test_is_one_response_until_it_ends(self, chat):
+        """What comes behind the end without a word, usage say, is of that response."""
+
+        def late(_asked):
+            yield AssistantMessage("By train.", response=ResponseMeta("stop", id="r1"))
+            yield AssistantMessage(response=ResponseMeta(usage=Usage(10, 2)))
+
+        state = chat.answer("Where to?", late).result()
+
+        assert ["Where to?", "By train."] == texts(chat)
+        assert Usage(10, 2) == state.total_usage
+
     def test_goes_on_without_readers(self, chat):
         """An answer needs nobody who reads it; who comes later gets all its chunks."""
         script = Script()
