@@ -553,6 +553,16 @@ class TestTrimContext:
         assert ["Brief.", "?"] == [each.text for each in last]
         views_add_up(last)
 
+    def test_replaced_call_of_what_was_moved(self):
+        """A late result goes where a step replaced its call, and is listed."""
+        view = repair()(TrimContext.of(MEANWHILE)).replace(1, calls("x"))
+        again = repair()(view)
+
+        assert [0, 1, 3, 2] == [each.seq for each in again.elements]
+        assert [4] == [each.seq for each in again.dropped]
+        assert "no call y" in again.dropped[0].reason
+        views_add_up(again)
+
     def test_replace_one_of_several(self):
         """What stands at the position of a call stays: results that came late."""
         view = repair()(TrimContext.of(MEANWHILE))

@@ -262,6 +262,13 @@ def _find_changes(
             flaws.append(flaw)
             changes[seq] = Edit(tuple(old), flaw.reason, stands_for)
 
+    kept = {row.number for row in rows if not is_made(row.message)}
+    for number, (seq, message) in enumerate(pairs):
+        if own[number] != seq and number not in kept:
+            # It was moved here before, and its call is gone since.
+            flaws.append(_find_reason(pairs, seq, message))
+            changes[own[number]] = Edit((message,), flaws[-1].reason)
+
     return changes, flaws
 
 

@@ -344,23 +344,19 @@ class Selection:
                     changed.get(at) or self.changes[at], at, seq
                 )
 
-        narrowed = self.change({**removed, **changed})
         gone = {
             seq: Edit(self.messages_at(seq), reason)
             for seq, at in moved
             if at in changed
         }
-        if not gone:
-            return narrowed
-
-        return attrs.evolve(narrowed, changes=narrowed.changes.update(gone))
+        return self.change({**removed, **changed, **gone})
 
     def change(self, changes: Mapping[int, Edit]) -> Selection:
-        """With other messages, or none, at positions that show something."""
+        """With other messages, or none, at positions that are in no range."""
         tokens, size, changed = self.tokens, self.size, {}
         for seq, edit in changes.items():
-            before = self.messages_at(seq)
             own = self.changes.get(seq)
+            before = own.shown if own else self.messages_at(seq)
             if edit == (own or Edit(before)):
                 continue
 
