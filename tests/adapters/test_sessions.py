@@ -339,6 +339,17 @@ class TestClaudeCode:
         assert answer.reasoning == "Read the code, run the tests."
         assert session.problems == ("line 6: its parent 'gone' is missing",)
 
+    def test_a_turn_without_its_parent(self):
+        """It stands behind the line before it, so nothing in front of it is hidden."""
+        first = parse(CLAUDE)[1]
+        said = {"message": {"role": "user", "content": "And now?"}}
+        session = load_session(
+            [first, {**first, **said, "uuid": "u", "parentUuid": "v"}]
+        )
+
+        assert 2 == len(session.tree.present)
+        assert session.problems == ("line 2: its parent 'v' is missing",)
+
     def test_lines_of_forks(self):
         """
         Lines that a fork has twice are there once, behind those they stand behind, and

@@ -314,8 +314,10 @@ class _ClaudeSession:
                 if not self.agent or before is not None:
                     self.builder.problem(line.at, f"its parent {parent!r} is missing")
 
+                # Claude Code names lines that it never wrote.
+                # Source: https://github.com/anthropics/claude-code/issues/22526
                 self.orphans.add(id)
-                parent = None
+                parent = before
 
             self.parents[id] = parent
             before = id
