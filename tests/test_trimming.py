@@ -229,6 +229,13 @@ class TestFit:
                 with pytest.raises(BudgetExceededError):
                     trim(history, TokenBudget(context_window=needed - 1), fit(**choice))
 
+    def test_no_limit(self):
+        """Without a limit a made message of a user's has room, too."""
+        chat = [UserMessage("hi"), calls("x"), result("x")]
+        view = trim(chat, None, lambda view: view.remove([0]), fit())
+
+        assert ["user", "assistant", "tool"] == [each.role for each in view.elements]
+
     @pytest.mark.parametrize("limit", range(6))
     @pytest.mark.parametrize(
         "texts", [("0", ""), ("0", *[""] * 5), ("", ""), ("0", "a", "")]

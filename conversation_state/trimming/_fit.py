@@ -5,6 +5,7 @@ messages; and no group of calls and results in part.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
@@ -289,7 +290,7 @@ class Fit(_KeepNewest):
         # A survey of what is shown has counted the results as they are shown.
         rewrites = selection.rewrites if selection.is_whole else NO_REWRITES
         limit, total = self.limit(context), selection.tokens
-        limit = total if limit is None else limit
+        limit = sys.maxsize if limit is None else limit
         # Before a run that starts at a cut, this much must be left out.
         excess = survey.lead_tokens + total - limit
         start = self.choose(context, survey, excess, limit, rewrites=rewrites)
