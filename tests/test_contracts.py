@@ -29,6 +29,7 @@ from conversation_state import (
     ResponseMeta,
     SystemMessage,
     ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
     testing,
@@ -769,13 +770,19 @@ class TestCheckTrimmingStep:
         check_trimming_step(step, settings=FEW, **options)
 
     def test_repaired(self):
-        """A step may add to an invalid view what makes it valid, and nothing else."""
+        """A step may add to an invalid view what mends it, and nothing else."""
         messages = [AssistantMessage(tool_calls=[ToolCall("c", "f")]), UserMessage("a")]
         view = TrimContext.of(messages)
         views, laws = st.just(view), {"does not grow"}
 
         assert view.total_tokens < repair()(view).total_tokens
         check_trimming_step(repair(), settings=FEW, views=views)
+        broken = AssistantMessage(tool_calls=[ToolCall("c", "f", "{")])
+        result = ToolMessage("b", tool_call_id="c")
+        left = TrimContext.of([UserMessage("a"), broken, result]).remove([0])
+        assert left.problems()
+        assert fit()(left).problems()
+        check_trimming_step(fit(), settings=FEW, views=st.just(left))
         assert laws == find_broken(check_trimming_step, lengthen, laws, views=views)
 
     def test_extra_laws(self):

@@ -354,6 +354,17 @@ class TestFaults:
 
         assert all("make(" in each.code for each in caught.value.broken)
 
+    def test_texts_alone(self):
+        """A state of texts, of which none says who wrote it, is named."""
+
+        class Texts(PlainChat):
+            @property
+            def state(self):
+                return [text for _, _, text in self.path()]
+
+        with pytest.raises(BrokenLawsError, match=r"chat\.state has 'Question 1'"):
+            check_chat(Texts)  # type: ignore[arg-type]
+
     def test_asks_otherwise(self):
         """A chat without `ask`, which nothing could be said of, does not pass."""
         with pytest.raises(BrokenLawsError, match="no attribute 'ask'"):

@@ -752,7 +752,8 @@ class TestCallTools:
         assert "OK." == replies[1].answer
 
     @pytest.mark.parametrize(
-        "call", ["", "(", "now(", "now)", "now(1)", "now({)", "now([])", "a b", "{}"]
+        "call",
+        ["", "(", "now(", "now)", "now(1)", "now({)", "now([])", "a b", "{}", ["now"]],
     )
     def test_invalid(self, call):
         """A call of another form is refused, with the form that is expected."""
@@ -981,9 +982,11 @@ class TestScript:
             with chat(provider) as ask, pytest.raises(openai.InternalServerError):
                 ask([user()])
 
-        with pytest.raises(TypeError, match="expected a text"):  # noqa: SIM117 - one after the other
-            with StrictProvider([1]) as provider:
-                one(provider)
+        answers: Any
+        for answers in [1], [["One.", "Two."]], [[AssistantMessage("One.")]]:
+            with pytest.raises(TypeError, match="expected a text"):  # noqa: SIM117 - one after the other
+                with StrictProvider(answers) as provider:
+                    one(provider)
 
         with pytest.raises(ZeroDivisionError):  # noqa: SIM117 - one after the other
             with StrictProvider([lambda request: 1 / 0]) as provider:
@@ -998,6 +1001,10 @@ class TestScript:
 
         with pytest.raises(ValueError, match="unknown rule"):
             StrictProvider(without=["x"])
+
+        status: Any = "429"
+        with pytest.raises(TypeError, match="'status' must be"):
+            ErrorReply(status)
 
         with pytest.raises(RuntimeError, match="does not run"):
             StrictProvider().url("openai_chat")

@@ -14,6 +14,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import show_value
 from conversation_state.testing.contracts._contract import (
     Contract,
@@ -222,6 +223,12 @@ def _read_lines(state: Any) -> _Lines:
             role = getattr(message, "role", None)
             text = getattr(message, "text", None)
             text = getattr(message, "content", None) if text is None else text
+
+        if role is None:
+            expected = "a Message, a dict with role and content, or (role, text)"
+            raise TypeError(
+                f"chat.state has {shorten_repr(message)}; expected {expected}"
+            )
 
         if role != "system":
             lines.append((str(role), str(text)))

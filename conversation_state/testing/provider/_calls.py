@@ -78,7 +78,7 @@ class CallTools:
 
 def _parse_call(text: str) -> tuple[str, str]:
     """Name and arguments of a call; the arguments are "" where none are given."""
-    found = _CALL.fullmatch(text)
+    found = _CALL.fullmatch(text) if isinstance(text, str) else None
     arguments = found and found[2]
     try:
         is_valid = not arguments or isinstance(json.loads(arguments), dict)

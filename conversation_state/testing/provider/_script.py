@@ -94,7 +94,7 @@ class ErrorReply:
         retry_after: Seconds that the header ``Retry-After`` says; None for no header.
     """
 
-    status: int
+    status: int = attrs.field(validator=attrs.validators.instance_of(int))
     message: str = attrs.field(default="", kw_only=True)
     retry_after: float | None = attrs.field(default=None, kw_only=True)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import attrs
 
@@ -326,6 +326,10 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
+def _are_events(answer: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    return isinstance(answer, Sequence) and all(isinstance(e, Mapping) for e in answer)
+
+
 class _Gone(Exception):  # noqa: N818 - no error, but an end
     """The client is away, or the connection is to be closed."""
 
@@ -392,9 +396,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_reply(self, request: ReceivedRequest, reply: Reply) -> None:
         provider, answer = self.server.provider, reply.answer
-        is_events = isinstance(answer, Sequence) and not isinstance(answer, str)
-        if is_events:
-            events: Iterable[Mapping[str, Any]] = answer  # type: ignore[assignment]
+        if _are_events(answer):
+            events: Iterable[Mapping[str, Any]] = answer
         else:
             response = provider._write_response(request, answer)
             if not request.is_stream:
