@@ -1099,7 +1099,10 @@ def _check_state(state: object) -> Aggregator:
         return state
 
     expected = "Aggregators and Timelines of them"
-    raise TypeError(f"a tree is made of {expected}, got {shorten_repr(state)}")
+    raise TypeError(
+        f"a tree is made of {expected}, got {shorten_repr(state)}; "
+        "Aggregator.new(messages) makes one of messages"
+    )
 
 
 def _make_tree(**fields: Any) -> MessageTree:

@@ -36,6 +36,7 @@ from conversation_state import (
 )
 from conversation_state.adapters import (
     ag_ui,
+    ai_sdk,
     anthropic,
     gemini,
     openai_chat,
@@ -59,6 +60,7 @@ RUN: Any = {"threadId": "t", "runId": "r"}
 RUN |= {"messages": [{"id": "u1", "role": "user", "content": "Hi"}]}
 PART: Any = {"type": "text", "text": "Hi"}
 PAIRS: Any = [("user", "Hi")]
+POSTED: Any = {"id": "c", "messages": [{"id": "u1", "role": "user", "parts": [PART]}]}
 SENT = {"role": "user", "content": "Hi"}
 SENT_LIST: Any = [SENT]
 ASKED: Any = Aggregator.new().add_user_prompt("Hi")
@@ -100,7 +102,7 @@ class TestObjectsOfSdks:
         for given in answer, [said]:
             with pytest.raises(DecodeError) as caught:
                 openai_chat.load(given)
-            assert "load(answer.to_dict(mode='json'))" in str(caught.value)
+            assert "with its to_dict(mode='json')" in str(caught.value)
         assert "Hi" == openai_chat.load(answer.to_dict(mode="json"))[0].text
 
     def test_anthropic(self):
@@ -116,8 +118,10 @@ class TestObjectsOfSdks:
         )
         event = types.RawMessageStopEvent(type="message_stop")
 
-        with pytest.raises(DecodeError, match=r"answer\.to_dict\(mode='json'\)"):
+        with pytest.raises(DecodeError, match=r"its to_dict\(mode='json'\)"):
             anthropic.load(answer)
+        with pytest.raises(DecodeError, match="load_chunks and aload_chunks read"):
+            anthropic.load(iter([event]))
         with pytest.raises(DecodeError, match=r"to_dict\(mode='json'\)"):
             list(anthropic.load_chunks([event]))
         assert "Hi" == anthropic.load(answer.to_dict(mode="json"))[0].text
@@ -409,6 +413,21 @@ def test_missing_extra(line):
 
     assert "conversation-state[testing]" in run_script(script)
     assert issubclass(MissingExtraError, ImportError)
+
+
+class TestRequestsOfPages:
+    @pytest.mark.parametrize(
+        "asked", [ag_ui.load_input(RUN), ai_sdk.load_request(POSTED)]
+    )
+    def test_a_state(self, asked):
+        """What a page posts is read with a tree, which is made of a state."""
+        with pytest.raises(TypeError, match=r"MessageTree\.of\(state\) makes one"):
+            asked.resume_from(ASKED)
+
+    def test_start(self):
+        """A chat starts with a state, which is made of messages."""
+        with pytest.raises(TypeError, match=r"Aggregator\.new\(messages\) makes one"):
+            StoredChat(STORE, "a start", start=SENT_LIST)
 
 
 class TestJsonInOtherPlaces:

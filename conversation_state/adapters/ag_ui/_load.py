@@ -15,7 +15,7 @@ from conversation_state.adapters.engine.reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters.engine.ui import ask_prompt, read_own
+from conversation_state.adapters.engine.ui import ask_prompt, check_tree, read_own
 from conversation_state.adapters.engine.wire import (
     MEDIA_CLASSES,
     MessageLoader,
@@ -111,6 +111,7 @@ class RunInput:
         >>> [each.text for each in load_input(body).resume_from(tree)]
         ['Hi.', 'When?']
         """
+        check_tree(tree)
         last = self.messages[-1] if self.messages else None
         known = ask_prompt(last, tree) if isinstance(last, UserMessage) else None
         if known is not None:

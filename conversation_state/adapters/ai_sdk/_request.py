@@ -23,7 +23,12 @@ from conversation_state.adapters.engine.notes import (
     with_notes,
 )
 from conversation_state.adapters.engine.reading import ObjectReader, is_list, is_map
-from conversation_state.adapters.engine.ui import list_entries, read_words, was_cut
+from conversation_state.adapters.engine.ui import (
+    check_tree,
+    list_entries,
+    read_words,
+    was_cut,
+)
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
@@ -149,6 +154,7 @@ def resume_from(tree: MessageTree, request: ChatRequest) -> Aggregator:
     >>> [message.text for message in state.messages]
     ['When?', 'Well?']
     """
+    check_tree(tree)
     turns = group_turns(list_entries(request.messages))
     last = turns[-1] if turns else None
     if request.trigger == "regenerate-message":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Self, TypeGuard
 
@@ -169,8 +169,11 @@ def _advise_json(value: object) -> str:
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         return "; parse it first: json.loads(text)"
 
+    if isinstance(value, (Iterator, AsyncIterator)):
+        return "; load_chunks and aload_chunks read streams, of events as JSON"
+
     to_json = "" if is_map(value) or is_list(value) else name_to_json(value)
-    return f"; make it JSON first, as in load(answer.{to_json})" if to_json else ""
+    return f"; make it JSON first, with its {to_json}" if to_json else ""
 
 
 class DocumentReader:

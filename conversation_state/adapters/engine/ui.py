@@ -13,6 +13,7 @@ import attrs
 
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import EMPTY_MAP, check_list
+from conversation_state._wording import describe_value
 from conversation_state.adapters.engine.notes import RESERVED
 from conversation_state.adapters.engine.reading import ObjectReader, is_map
 from conversation_state.adapters.engine.wire import make_call_id
@@ -80,6 +81,15 @@ def read_words(message: Message) -> tuple[str, list[Any]]:
     """What *message* says, whatever is noted with its parts."""
     parts: tuple[Any, ...] = message.parts
     return message.role, [attrs.evolve(each, index=None, metadata={}) for each in parts]
+
+
+def check_tree(tree: object) -> None:
+    """Check that a client's request is read with a tree, and not with a state."""
+    if not isinstance(tree, MessageTree):
+        raise TypeError(
+            f"tree: expected a MessageTree, got {describe_value(tree)}; "
+            "MessageTree.of(state) makes one"
+        )
 
 
 def find_prompt(message: Message, tree: MessageTree) -> Node | None:
