@@ -560,6 +560,14 @@ class TestTrimContext:
         assert ["Brief.", "?"] == [each.text for each in last]
         views_add_up(last)
 
+    def test_thinking_before_an_unknown_message(self):
+        """A prompt that is made at the end parts it from nothing it may have led to."""
+        history = [UserMessage("a"), AssistantMessage([ReasoningPart("Hm.")])]
+        view = trim([*history, UnknownMessage({"role": "b"}), result("x")], None)
+
+        assert () == view.problems()
+        assert ["user", "assistant", "unknown", "user"] == [m.role for m in view]
+
     def test_replaced_call_of_what_was_moved(self):
         """A late result goes where a step replaced its call, and is listed."""
         view = repair()(TrimContext.of(MEANWHILE)).replace(1, calls("x"))

@@ -851,7 +851,12 @@ class _Preparation:
         ):
             why = "the request would end with this answer; a made-up message follows"
             self.change(at, "user", why)
-            rows.insert(spoken[-1] + 1, (at, make_prompt()))
+            # Behind what thinking may have led to.
+            place = spoken[-1] + 1
+            while place < len(rows) and isinstance(rows[place][1], UnknownMessage):
+                place += 1
+
+            rows.insert(place, (rows[place - 1][0], make_prompt()))
 
         return rows
 
