@@ -102,6 +102,7 @@ class _ChatCall:
     keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
     cut: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     pieces: list[str] = attrs.field(factory=list)  # the arguments so far
+    size: int = 0  # of these
     is_cumulative: bool = False  # whether each piece begins with those before it
 
     def has_said(self, arguments: str) -> bool:
@@ -114,8 +115,9 @@ class _ChatCall:
             arguments again, at LiteLLM as JSON in JSON;
             https://github.com/elizaOS/eliza/pull/16973: written anew.
         """
-        # Shorter ones, of a character each say, are not compared with all before them.
-        if not 0 < len(self.pieces) <= len(arguments) or self.pieces[-1][-1] != "}":
+        # Shorter ones, of a character each say, are not compared with all before them;
+        # written anew they may lack white space.
+        if not 0 < self.size <= 2 * len(arguments) or self.pieces[-1][-1] != "}":
             return False
 
         said = "".join(self.pieces)
@@ -135,7 +137,7 @@ class _ChatCall:
         if self.has_said(arguments):
             return ""
 
-        is_longer = 0 < len(self.pieces) < len(arguments)
+        is_longer = 0 < self.size < len(arguments) + self.is_cumulative
         if is_longer and arguments[0] == "{" == self.pieces[0][0]:
             said = "".join(self.pieces)
             # Where a value may begin, an object with the same keys may be within it.
@@ -415,6 +417,7 @@ def _make_piece(
     opens, call.is_begun = not call.is_begun, True
     if arguments:
         call.pieces.append(arguments)
+        call.size += len(arguments)
 
     if call.made_id and opens:
         notes = {"made_id": call.made_id, **notes}
