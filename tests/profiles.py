@@ -1,6 +1,8 @@
 """How much the tests try: the profiles of Hypothesis, and what else depends on them."""
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 __all__ = ["fewer", "is_thorough"]
 
@@ -35,3 +37,15 @@ def fewer() -> settings:
 def is_thorough() -> bool:
     """Whether tests leave nothing out, as in `make fuzz`."""
     return settings().max_examples >= settings.get_profile("thorough").max_examples
+
+
+_read_constants = providers._get_local_constants
+
+
+def _choose_constants() -> Constants:
+    # Hypothesis draws constants from the source of what is imported, which depends on
+    # the files that run, and in which process: only where examples differ anyway.
+    return _read_constants() if is_thorough() else providers._local_constants
+
+
+providers._get_local_constants = _choose_constants
