@@ -192,6 +192,8 @@ class StoredChat:
         self._start = Timeline.begin(start or Aggregator.new())
         self._lock = RLock()  # reentrant, since a question may have to end an answer
         self._head: Head | int = 0
+        # Answers whose save failed, with their notes: the next save has them.
+        self._unsaved: tuple[tuple[ChatAnswer, dict[str, str]], ...] = ()
         tree = MessageTree.of(self._start)
         self._cell = Cell(ChatUpdate(self._start, tree, MappingProxyType({})))
         self.refresh()
@@ -372,8 +374,9 @@ class StoredChat:
                 self._commit_change(amend, running)
             except Exception as raised:  # noqa: BLE001 - who waits for it gets it
                 failed = failed or raised
-                timeline = answer._show_in(self.timeline, note=_describe_error(failed))
-                self._show_chat(timeline, running)
+                note = _describe_error(failed)
+                self._unsaved = (*self._unsaved, (answer, note))
+                self._show_chat(running=running)
 
         if failed is None:
             answer._result.set_result(answer._done)
@@ -398,6 +401,7 @@ class StoredChat:
 
                     self.refresh()
                 else:
+                    self._unsaved = ()
                     self._show_chat(timeline, running)
                     break
 
@@ -408,6 +412,9 @@ class StoredChat:
         def show(chat: ChatUpdate) -> ChatUpdate:
             answers = chat.running if running is None else MappingProxyType({**running})
             timeline = chat.timeline if new is None else new
+            for answer, note in self._unsaved:
+                timeline = answer._show_in(timeline, note=note)
+
             for answer in answers.values():
                 timeline = answer._show_in(timeline)
 

@@ -813,7 +813,7 @@ class TestStoredChat:
     def test_a_store_that_fails(self, store, chat, monkeypatch):
         """
         An act that can't be saved changes nothing; an answer stays in memory, and the
-        next save has it.
+        next save has it, also if another process saves before.
         """
         script = Script()
         answer = chat.answer("Where to?", script)
@@ -831,9 +831,13 @@ class TestStoredChat:
 
         assert "disk" in chat.timeline.moment.note["error"]
 
+        StoredChat(store, "ann").answer("When?", lambda _: []).result()
+        chat.refresh()
         chat.answer("And then?", sea).result()
+        saved = StoredChat(store, "ann").tree
 
-        assert "To the sea." == texts(StoredChat(store, "ann"))[1]
+        assert "To the sea." in [node.message.text for node in saved]
+        assert Usage(20, 2) == saved.total_usage
 
     def test_gives_up(self, store, chat, monkeypatch):
         """A save that always comes second ends with an error."""
