@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from conversation_state._canonical import is_object
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters.engine.notes import notes_of, with_notes, without_empty
 from conversation_state.adapters.engine.reading import (
@@ -232,6 +233,10 @@ class StreamedCall(StreamedItem):
             done = {**notes_of(metadata, SOURCE), "done": call.arguments}
             done["given"] = "".join(text.pieces)
             rest, metadata = "", with_notes(SOURCE, done)
+        elif key == "arguments" and rest and is_object("".join(text.pieces)):
+            # Gateways repeat whole arguments at the end.
+            # Source: https://github.com/Wei-Shaw/sub2api/pull/3481
+            rest = ""
 
         if rest or metadata is not EMPTY_MAP:
             piece = ToolCall("", "", rest, index=self.index, metadata=metadata)
