@@ -354,7 +354,7 @@ class MessageTree:
             number = growth.add(shown, is_shown=True)
 
         tree = growth.finish()
-        return tree if shown is None else tree._show_way(number, shown)
+        return tree._show_way(number, shown)
 
     def follow(self, timeline: Timeline[Aggregator]) -> MessageTree:
         """
@@ -712,7 +712,7 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _show_way(self, number: int, shown: Aggregator) -> MessageTree:
+    def _show_way(self, number: int, shown: Aggregator | None) -> MessageTree:
         # This tree with the way to a node shown, which *shown* is.
         if number == self._head and shown == self.shown:
             return self
@@ -727,7 +727,7 @@ class MessageTree:
 
             parent = places[here].parent
             if here == places[parent].children[-1]:
-                visited = visited.discard(parent) if visited else visited
+                visited = visited.discard(parent)
             else:
                 visited = visited.set(parent, here)
 
@@ -924,9 +924,7 @@ class _Growth:
 
     def _note_child(self, parent: int, *, is_shown: bool) -> None:
         if is_shown:
-            self.visited = (
-                self.visited.discard(parent) if self.visited else self.visited
-            )
+            self.visited = self.visited.discard(parent)
             return
 
         children = self.places[parent].children

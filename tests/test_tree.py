@@ -289,7 +289,8 @@ class TestNames:
             name(UserMessage("Hi!"), wrong)
 
     @pytest.mark.parametrize(
-        "metadata", [{"conversation_state": 5}, {"conversation_state": {"ui": "x"}}]
+        "metadata",
+        [{"conversation_state": each} for each in (5, {"ui": "x"}, {"ui": {"id": 5}})],
     )
     def test_foreign(self, metadata):
         """What others keep under our key is no name."""
