@@ -60,8 +60,7 @@ def test_item_without_a_block():
     An item that a stream broke off at its beginning is sent back with the annotations
     that blocks of output have.
     """
-    created = event("created", response={"id": "resp_1"})
-    begun = concat(load_chunks([created, added(message())]))
+    begun = concat(load_chunks([event("created"), added(message())]))
     (item,) = openai_responses.dump([begun]).payload["input"]
 
     assert [{"type": "output_text", "text": "", "annotations": []}] == item["content"]

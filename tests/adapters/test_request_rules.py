@@ -23,7 +23,6 @@ from conversation_state.counting import TokenBudget
 from conversation_state.errors import BudgetExceededError, DecodeError
 from conversation_state.messages import (
     AssistantMessage,
-    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
@@ -308,15 +307,15 @@ class TestStoredItems:
         """Items of a stream that the program stopped reading are sent without ids."""
         call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f"}
         call = {**call, "arguments": "{}", "status": "completed"}
-        event = {"type": "response.output_item.done", "output_index": 0, "item": call}
-        chunks = openai_responses.load_chunks([event, event])
-        stopped = AssistantMessage(response=ResponseMeta("interrupted"))
-        export = openai_responses.dump(
-            [ASK, concat([next(chunks), next(chunks), stopped]), ASK]
-        )
+        events = [
+            {"type": "response.created", "response": response(store=False)},
+            {"type": "response.output_item.done", "output_index": 0, "item": call},
+        ]
+        left = [*openai_responses.load_chunks(events)][:-1]
+        sent = openai_responses.dump([ASK, concat(left), ASK]).payload["input"]
 
-        assert "c" == export.payload["input"][1]["call_id"]
-        assert "id" not in export.payload["input"][1]
+        assert "c" == sent[1]["call_id"]
+        assert "id" not in sent[1]
 
     def test_the_status_of_a_thought(self):
         """A response has it, and a request may not."""

@@ -40,7 +40,6 @@ from conversation_state.chunks import concat
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
@@ -57,8 +56,6 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 # The parts, or the call, of one item, each with its path.
 _Pieces: TypeAlias = list[tuple[str, Any]]
-
-_NO_RESPONSE = ResponseMeta()
 
 
 def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
@@ -452,17 +449,11 @@ class RequestWriter(PayloadWriter):
         self.lose(path, raw["type"], f"is refused without {half}")
         return True
 
-    def start_answer(
-        self, notes: Mapping[str, Any], response: ResponseMeta = _NO_RESPONSE
-    ) -> None:
-        """Begin the items of an answer with these *notes*."""
+    def start_answer(self, notes: Mapping[str, Any], model: str = "") -> None:
+        """Begin the items of an answer of *model* with these *notes*."""
         self._needs = EMPTY_MAP if notes is EMPTY_MAP else map_of(notes, "needs")
-        # The end of a stream, which a program that stops does not read, has the id of
-        # the response, and says whether its items are stored.
-        is_left = response.finish_reason == "interrupted" and not response.id
-        self.is_unstored = is_left or notes.get("unstored") is True
-        rules = self.rules or OPENAI_RESPONSES
-        self._is_foreign = not takes_thinking(rules, response.model)
+        self.is_unstored = notes is not EMPTY_MAP and notes.get("unstored") is True
+        self._is_foreign = not takes_thinking(self.rules or OPENAI_RESPONSES, model)
 
     def find_why_untaken(self, raw: Mapping[str, Any]) -> str:
         """
@@ -700,7 +691,8 @@ def _write_answer_items(
 ) -> list[dict[str, Any]]:
     notes = writer.notes_without_name(message, path)
     if isinstance(writer, RequestWriter):
-        writer.start_answer(notes, message.response or _NO_RESPONSE)
+        response = message.response
+        writer.start_answer(notes, response.model if response else "")
 
     content = message.content
     if notes.get("silent") is True and not (content or message.tool_calls):

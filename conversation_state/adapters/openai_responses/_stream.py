@@ -731,7 +731,13 @@ class ResponsesStream:
         node = event.child("response")
         problems = event.reading.count
         info = read_response(node)
-        self._unstored = self._unstored or note_unstored(node.raw)
+        if not self._unstored:
+            # At once, because a program that stops does not read the end.
+            self._unstored = note_unstored(node.raw)
+            if self._unstored and verb not in _ENDS:
+                notes = with_notes(SOURCE, self._unstored)
+                self._context.chunks.append(AssistantMessage(metadata=notes))
+
         self._usage.add(node.raw.get("usage"))
         # If something is invalid, the metadata of an earlier event stays.
         if event.reading.count == problems:
