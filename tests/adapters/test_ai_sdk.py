@@ -1701,7 +1701,7 @@ class TestChunks:
             "no event": (5, "$[0]"),
             "no type": ({}, "$[0].type"),
             "a text that has not begun": (
-                {"type": "text-delta", "id": "t", "delta": "x"},
+                {"type": "text-end", "id": "t"},
                 "$[0].id",
             ),
             "a call that has not begun": (

@@ -297,6 +297,12 @@ class _AnswerReader:
 
         piece = self._pieces.get(key)
         if piece is None or not piece.is_open:
+            if step == "delta" and not self._reader.count:
+                # A stream that is read again may lack the start.
+                # Source: https://github.com/vercel/workflow/pull/2537
+                begun = self._open_text(node, kind, key)
+                return [*begun, *self._read_text(node, kind, step)]
+
             if not self._reader.count:
                 node.wrong("id", "the id of what was started")
 
