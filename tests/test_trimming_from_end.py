@@ -131,6 +131,17 @@ class TestFromTheEnd:
         show(state, limit, fit())
         assert show(state, limit) == expected
 
+    def test_an_empty_system_message_is_left_out(self):
+        """As it is of a short conversation, and listed."""
+        lead = [SystemMessage("Be brief."), SystemMessage("")]
+        turns = [UserMessage("question"), AssistantMessage("answer")]
+        for count in (2, 100):
+            view = trim([*lead, *turns * count], TokenBudget(context_window=20))
+
+            assert () == view.problems()
+            assert ["Be brief.", "question"] == [each.text for each in view][:2]
+            assert (1, "invalid: message is empty (messages[1])") == view.dropped[0]
+
     def test_reading_the_whole_changes_no_id(self):
         """
         An id that an old and a new turn have stays as it is where a view shows the new

@@ -26,6 +26,7 @@ from conversation_state.messages import (
     ToolMessage,
 )
 from conversation_state.requests import (
+    Rules,
     has_stopped_calls,
     is_made,
     is_silent,
@@ -456,7 +457,8 @@ def fit_from_end(
     if len(entries) <= 2 * _WIDTH or limit is None or step.slack:
         return None
 
-    lead = _find_lead(entries, counter) if step.keep_system else NO_LEAD
+    rules = context.rules
+    lead = _find_lead(entries, counter, rules) if step.keep_system else NO_LEAD
     if lead is None:
         return None
 
@@ -475,6 +477,9 @@ def fit_from_end(
 
     if found is None and repairs:
         found = _fit_valid(context, step, lead, 0, limit)
+
+    if found is not None and repairs and not lead.is_right:
+        return Repair(at_end=False).repair_shown(found)
 
     return found
 
@@ -550,12 +555,15 @@ class _Lead(NamedTuple):
 
     size: int
     tokens: int
+    is_right: bool = True  # whether none of them needs a repair
 
 
 NO_LEAD = _Lead(0, 0)
 
 
-def _find_lead(entries: Log[Entry], counter: TokenCounter) -> _Lead | None:
+def _find_lead(
+    entries: Log[Entry], counter: TokenCounter, rules: Rules
+) -> _Lead | None:
     """
     The leading system messages of *entries*, of which there are more than 32; None if
     there are so many that they fill a block.
@@ -565,9 +573,11 @@ def _find_lead(entries: Log[Entry], counter: TokenCounter) -> _Lead | None:
         # The others may not be there (`store.view`).
         shown = (entry.message for entry in first)
         leading = [*takewhile(lambda each: isinstance(each, SystemMessage), shown)]
-        return _Lead(len(leading), sum([count(each, counter) for each in leading]))
+        tokens = sum([count(each, counter) for each in leading])
+        is_right = all(is_well_formed(each, rules) for each in leading)
+        return _Lead(len(leading), tokens, is_right)
 
-    lead = entries.derive(read, key=("lead", counter), stop=_WIDTH)
+    lead = entries.derive(read, key=("lead", counter, rules), stop=_WIDTH)
     return None if lead.size == _WIDTH else lead
 
 
