@@ -35,6 +35,7 @@ from conversation_state import (
     Turn,
     Usage,
     UserMessage,
+    concat,
     decode,
     encode,
     fan_out,
@@ -282,6 +283,14 @@ SENT: Any = {"role": "user", "content": "Hi"}
 
 
 class TestAddResponse:
+    def test_pieces(self):
+        """The pieces of a stream are no response until they are joined."""
+        pieces = [AssistantMessage("At "), answer("noon.", Usage(8, 2))]
+
+        with pytest.raises(InvalidMessageError, match=r"response\(concat\(chunks\)\)"):
+            chat().add_response(pieces)
+        assert "At noon." == chat().add_response(concat(pieces))[-1].text
+
     def test_message_and_usage(self):
         """
         The message is appended, and its usage recorded under the response's id

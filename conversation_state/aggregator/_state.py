@@ -1255,11 +1255,25 @@ def _list_messages(given: Iterable[object]) -> Iterator[Message]:
         if isinstance(each, (str, bytes, Mapping)) or not isinstance(each, Iterable):
             raise _mismatch_error("add_response", _LOADED, each)
 
-        for message in each:
-            if not isinstance(message, Message):
-                raise _mismatch_error("add_response", _LOADED, each)
+        listed = tuple(each)
+        if not all(isinstance(one, Message) for one in listed):
+            raise _mismatch_error("add_response", _LOADED, each)
 
-            yield message
+        if _are_pieces(listed):
+            raise InvalidMessageError(
+                f"add_response takes the messages of a response, got {len(listed)} "
+                "pieces of one; join them: state.add_response(concat(chunks))"
+            )
+
+        yield from listed
+
+
+def _are_pieces(messages: tuple[Message, ...]) -> bool:
+    # The chunks of a stream: only its end says how it ended. Of several whole
+    # responses each does.
+    metas = [one.response for one in messages if isinstance(one, AssistantMessage)]
+    is_one_role = len(metas) == len(messages) > 1
+    return is_one_role and metas[0] is None and metas[-1] is not None
 
 
 _LOADED = "what an adapter's load returns"
