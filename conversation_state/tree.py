@@ -109,9 +109,25 @@ def _has_all(whole: Entry, entry: Entry) -> bool:
     ):
         return False
 
-    is_piece = theirs.response is None or not theirs.response.finish_reason
+    if _has_ended(theirs):
+        return False
+
     calls = ours.tool_calls[: len(theirs.tool_calls)]
-    return is_piece and ours.text.startswith(theirs.text) and calls == theirs.tool_calls
+    is_piece = (
+        ours.text.startswith(theirs.text)
+        and ours.reasoning.startswith(theirs.reasoning)
+        and calls == theirs.tool_calls
+    )
+    # Of two that say the same, the newer may be the one that counts its tokens.
+    return is_piece and (_has_ended(ours) or _say(ours) != _say(theirs))
+
+
+def _has_ended(message: AssistantMessage) -> bool:
+    return message.response is not None and bool(message.response.finish_reason)
+
+
+def _say(message: AssistantMessage) -> tuple[str, str, int]:
+    return message.text, message.reasoning, len(message.tool_calls)
 
 
 # The key in metadata under which this library keeps notes.

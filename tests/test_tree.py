@@ -22,7 +22,8 @@ from conversation_state import (
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import ResponseMeta, UnknownMessage
+from conversation_state.parts import ReasoningPart
 from conversation_state.testing.laws import message_trees_add_up
 from conversation_state.testing.strategies import timelines
 from conversation_state.tree import MessageTree, name, ui_id_of
@@ -235,6 +236,29 @@ class TestNames:
             ]
             assert texts(further) == texts(tree.path(last(further)))
             assert tree == decode(encode(tree))
+
+    @pytest.mark.parametrize(
+        ("first", "then"),
+        [
+            (
+                AssistantMessage("To"),
+                AssistantMessage("To", response=ResponseMeta(usage=Usage(9, 2))),
+            ),
+            (
+                AssistantMessage((ReasoningPart("Hm"),)),
+                AssistantMessage((ReasoningPart("Hm."),)),
+            ),
+            (
+                AssistantMessage((ReasoningPart("Hm."),)),
+                AssistantMessage((ReasoningPart("Hm.", signature="c2ln"),)),
+            ),
+        ],
+        ids=["its tokens are counted", "a thought goes on", "a thought is signed"],
+    )
+    def test_more_that_is_no_text(self, first, then):
+        """Of an answer that goes on without a text, the newer stands."""
+        tree = MessageTree.of(*[ASKED.add(name(each, "a1")) for each in (first, then)])
+        assert [name(then, "a1")] == [each.message for each in tree][1:]
 
     def test_what_follows(self):
         """What stands behind a piece stands behind the whole."""
