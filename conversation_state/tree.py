@@ -112,11 +112,15 @@ def _has_all(whole: Entry, entry: Entry) -> bool:
     if _has_ended(theirs):
         return False
 
-    calls = ours.tool_calls[: len(theirs.tool_calls)]
+    calls = [*zip(ours.tool_calls, theirs.tool_calls, strict=False)]
     is_piece = (
         ours.text.startswith(theirs.text)
         and ours.reasoning.startswith(theirs.reasoning)
-        and calls == theirs.tool_calls
+        and len(calls) == len(theirs.tool_calls)
+        and all(
+            call.id == piece.id and call.arguments.startswith(piece.arguments)
+            for call, piece in calls
+        )
     )
     # Of two that say the same, the newer may be the one that counts its tokens.
     return is_piece and (_has_ended(ours) or _say(ours) != _say(theirs))
@@ -126,8 +130,9 @@ def _has_ended(message: AssistantMessage) -> bool:
     return message.response is not None and bool(message.response.finish_reason)
 
 
-def _say(message: AssistantMessage) -> tuple[str, str, int]:
-    return message.text, message.reasoning, len(message.tool_calls)
+def _say(message: AssistantMessage) -> tuple[str, str, tuple[str, ...]]:
+    arguments = tuple([call.arguments for call in message.tool_calls])
+    return message.text, message.reasoning, arguments
 
 
 # The key in metadata under which this library keeps notes.

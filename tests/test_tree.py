@@ -224,6 +224,15 @@ class TestNames:
         assert texts(hills) == texts(tree.path(tree.find("a1")))
         assert 2 == len(decode(encode(tree)))
 
+    def test_pieces_of_calls_that_come_late(self):
+        """A piece of a call never stands for the whole one."""
+        piece, whole = [
+            AssistantMessage("To", tool_calls=(ToolCall("c1", "f", text),))
+            for text in ('{"a', '{"a": 1}')
+        ]
+        states = [ASKED.add(name(each, "a1")) for each in (whole, piece)]
+        assert name(whole, "a1") == [*MessageTree.of(*states)][1].message
+
     def test_pieces_that_come_late(self):
         """A state that went on from a piece takes nothing from the whole."""
         piece = ASKED.add(name(AssistantMessage("To"), "a1"))
