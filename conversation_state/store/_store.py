@@ -756,8 +756,9 @@ class Store:
 
         Writes what is new: a row and a revision for each moment that was committed or
         amended since, which grew from that of the moment before it; one revision
-        more after an `undo`. Atomic, as `save` is. States of moments that the
-        timeline forgot, or amended, stay revisions. A *filter* is not kept.
+        more after an `undo`, and where only a label or a note is new. Atomic, as
+        `save` is. States of moments that the timeline forgot, or amended, stay
+        revisions. A *filter* is not kept.
 
         A name is written as a timeline or as a history, which its first save decides.
         Every other verb reads, labels, forks and deletes both alike.
