@@ -823,10 +823,10 @@ def export(
     """
     Write conversations in a provider's format.
 
-    Each is on a line of its own. json is this library's own format: it has the
-    whole state, and `import` reads it. Those of providers are the part of a request
-    that carries the conversation, without errors that a coding agent only showed;
-    what they can't represent is reported on stderr.
+    Each is on a line of its own. json is this library's own format, which `import`
+    reads: it has the whole state, without its name, notes and other branches. Those of
+    providers are the part of a request that carries the conversation, without errors
+    that a coding agent only showed; what they can't represent is reported on stderr.
     --id adds the name for `import`, which reads openai_chat; providers don't accept
     it.
 

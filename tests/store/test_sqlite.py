@@ -355,6 +355,16 @@ class TestAddAtOnce:
 
 
 class TestErrors:
+    def test_save_in_a_reader(self, tmp_path):
+        """A store that was opened to read says how it can be written."""
+        path = tmp_path / "chats.db"
+        open_store(path).close()
+
+        wrong = pytest.raises(StoreError, match=r"open it without \?mode=ro")
+
+        with open_store(f"sqlite:///{path}?mode=ro") as store, wrong:
+            store.save("chat", CHAT)
+
     @pytest.mark.parametrize(
         ("url", "why"),
         [

@@ -179,8 +179,8 @@ _EXPLANATIONS = {
     ),
     sqlite3.SQLITE_LOCKED: "another connection holds a table; try again",
     sqlite3.SQLITE_READONLY: (
-        "it can't be written; give this user the right to write the file, those "
-        "beside it (-wal, -shm) and its folder, or open it with ?mode=ro and only read"
+        "it can't be written; open it without ?mode=ro, and give this user the right "
+        "to write the file, those beside it (-wal, -shm) and its folder; or only read"
     ),
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
     sqlite3.SQLITE_IOERR: (
