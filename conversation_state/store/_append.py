@@ -175,7 +175,11 @@ def _append_known(
         return None
 
     is_right = expecting is None or is_expected(known.head, expecting)
-    state = addition.add_to(known.state) if is_right else known.state
+    try:
+        state = addition.add_to(known.state) if is_right else known.state
+    except InvalidUsageError:
+        return None  # the head may be another by now
+
     if state is known.state:
         return None
 

@@ -165,6 +165,16 @@ class AppendPromises(StoreCase):
         assert 3 == appending.append("one", answer("r-2", 5), key="later").length
         assert () == store.verify()
 
+    def test_a_key_of_what_was_deleted(self, store):
+        """A name that another store begins again has none of the keys it had."""
+        store.append("chat", answer("r-1", 5), key="k", expecting=0)
+        other = self.other(store)
+        other.delete("chat")
+        other.append("chat", UserMessage("again"), expecting=0)
+
+        assert 2 == store.append("chat", answer("r-1", 6), key="k").length
+        assert store.load("chat") == other.load("chat")
+
     @pytest.mark.parametrize("remembered", [0, 100])
     def test_stale(self, store, remembered):
         """A head that is not expected is an error with both; nothing is added."""
