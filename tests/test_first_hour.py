@@ -415,6 +415,14 @@ def test_missing_extra(line):
     assert issubclass(MissingExtraError, ImportError)
 
 
+def test_a_number_in_quotes():
+    """A revision's number that is a text is no label."""
+    STORE.save("a number", ASKED)
+
+    with pytest.raises(NotSavedError, match="a revision's number is an int: 1"):
+        STORE.rollback("a number", "1")
+
+
 class TestRequestsOfPages:
     @pytest.mark.parametrize(
         "asked", [ag_ui.load_input(RUN), ai_sdk.load_request(POSTED)]

@@ -368,6 +368,9 @@ class Transaction:
         near = get_close_matches(label, others)
         has = ", ".join(map(repr, others[:_MOST_LISTED])) or "none"
         why = "" if near else f"{name.name!r} has {has}"
+        if label.isdecimal() and not near:
+            why = f"a revision's number is an int: {int(label)}"
+
         raise NotSavedError(self.url, "label", label, tuple(near), why)
 
     def find_newest(self, name: str) -> Newest | None:
