@@ -12,12 +12,12 @@ ONLY =
 
 # What depends on the interpreter: how objects, annotations, threads, tasks, processes,
 # interrupts, pickles, JSON and SQLite behave. What a store does with its rows is the
-# same beside each, and so are PostgreSQL, Dask and the shapes of values: fewer
-# examples do. All tests on another interpreter: make test ONLY=3.12.
+# same beside each, and so are timelines, PostgreSQL, Dask and the shapes of values:
+# fewer examples do. All tests on another interpreter: make test ONLY=3.12.
 OF_VERSIONS = $(filter-out tests/test_codec_timeline.py tests/test_parallel_dask.py, \
 	$(wildcard tests/test_log*.py tests/test_frozen.py tests/test_identity.py \
 	tests/test_messages.py tests/test_aggregator*.py tests/test_codec*.py \
-	tests/test_errors.py tests/test_timeline*.py tests/test_tools_functions.py \
+	tests/test_errors.py tests/test_tools_functions.py \
 	tests/test_streams*.py tests/test_cells*.py tests/test_waiting.py \
 	tests/test_parallel*.py tests/test_pickling.py tests/test_interrupted_loops.py \
 	$(patsubst %,tests/store/test_%.py,fork interrupts store)))

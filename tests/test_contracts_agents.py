@@ -59,7 +59,9 @@ class TestHonest:
     @pytest.mark.parametrize("agent", [ListAgent, StreamingAgent, StoppableAgent])
     def test_passes(self, agent):
         """An agent that retries, answers each call and ends breaks no law."""
-        report = check_agent(agent(), tools=TOOLS, settings=FEW)
+        report = check_agent(
+            agent(), tools=TOOLS, settings=settings(FEW, max_examples=4)
+        )
 
         assert report.scripts > 30
 
