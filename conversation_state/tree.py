@@ -98,8 +98,8 @@ def _is_question(entry: Entry) -> bool:
 
 
 def _has_all(whole: Entry, entry: Entry) -> bool:
-    # Whether *entry* is the same, or a piece of the answer that *whole* is, as a state
-    # has it that went on from there while the answer streamed in.
+    # Whether *entry* is *whole* itself or a piece of that answer: a state that was
+    # extended while the answer streamed in has the piece.
     if whole.id == entry.id:
         return True
 
@@ -122,15 +122,17 @@ def _has_all(whole: Entry, entry: Entry) -> bool:
             for call, piece in calls
         )
     )
-    # Of two that say the same, the newer may be the one that counts its tokens.
-    return is_piece and (_has_ended(ours) or _say(ours) != _say(theirs))
+    # Of two with equal content, the newer may be the one that has its usage.
+    return is_piece and (
+        _has_ended(ours) or _read_content(ours) != _read_content(theirs)
+    )
 
 
 def _has_ended(message: AssistantMessage) -> bool:
     return message.response is not None and bool(message.response.finish_reason)
 
 
-def _say(message: AssistantMessage) -> tuple[str, str, tuple[str, ...]]:
+def _read_content(message: AssistantMessage) -> tuple[str, str, tuple[str, ...]]:
     arguments = tuple([call.arguments for call in message.tool_calls])
     return message.text, message.reasoning, arguments
 

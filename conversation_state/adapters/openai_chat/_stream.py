@@ -105,26 +105,26 @@ class _ChatCall:
     size: int = 0  # of these
     is_cumulative: bool = False  # whether each piece begins with those before it
 
-    def has_said(self, arguments: str) -> bool:
+    def is_repeated(self, arguments: str) -> bool:
         """
-        Whether *arguments* are the whole arguments, which came before.
+        Whether *arguments* are the whole arguments, all of which came before.
 
         Source:
             https://github.com/anomalyco/opencode/pull/17339,
             https://github.com/BerriAI/litellm/issues/20480: a last piece has all
             arguments again, at LiteLLM as JSON in JSON;
-            https://github.com/elizaOS/eliza/pull/16973: written anew.
+            https://github.com/elizaOS/eliza/pull/16973: with other white space.
         """
-        # Shorter ones, of a character each say, are not compared with all before them;
-        # written anew they may lack white space.
+        # Pieces shorter than half of all before them are not compared: joining these
+        # for each would be quadratic. Half, because white space may be missing.
         if not 0 < self.size <= 2 * len(arguments) or self.pieces[-1][-1] != "}":
             return False
 
-        said = "".join(self.pieces)
-        if arguments in (said, json.dumps(said)):
-            return is_object(said)
+        before = "".join(self.pieces)
+        if arguments in (before, json.dumps(before)):
+            return is_object(before)
 
-        return arguments[0] == "{" and _are_equal(said, arguments)
+        return arguments[0] == "{" and _are_equal(before, arguments)
 
     def take_new(self, arguments: str) -> str:
         """
@@ -134,16 +134,16 @@ class _ChatCall:
             https://github.com/NousResearch/hermes-agent/issues/35592: DeepSeek at
             Baidu sends all arguments so far with each piece.
         """
-        if self.has_said(arguments):
+        if self.is_repeated(arguments):
             return ""
 
         is_longer = 0 < self.size < len(arguments) + self.is_cumulative
         if is_longer and arguments[0] == "{" == self.pieces[0][0]:
-            said = "".join(self.pieces)
+            before = "".join(self.pieces)
             # Where a value may begin, an object with the same keys may be within it.
-            if self.is_cumulative or not said.endswith((":", "[", ",", " ", "\n")):
-                self.is_cumulative = arguments.startswith(said)
-                arguments = arguments.removeprefix(said)
+            if self.is_cumulative or not before.endswith((":", "[", ",", " ", "\n")):
+                self.is_cumulative = arguments.startswith(before)
+                arguments = arguments.removeprefix(before)
 
         return arguments
 
@@ -207,7 +207,7 @@ def by_known_id(calls: CallAssembler, piece: _CallPiece) -> _ChatCall | None:
     if call is None or call.made_id or another_name(call, piece):
         return None
 
-    is_more = call.has_said if call.pieces else bool
+    is_more = call.is_repeated if call.pieces else bool
     return call if is_more(piece.arguments) else None
 
 
