@@ -236,9 +236,10 @@ class TestDask(ExecutorContract):
             for address in client.scheduler_info()["workers"]
         ]
         futures = [executor.submit(Path.touch, ran) for _ in range(3)]
+        _wait_until(lambda: _is_settled(client, 5))
 
         assert all(map(Future.cancel, futures))
-        _wait_until(lambda: client.run_on_scheduler(_count_wanted) == 2)
+        _wait_until(lambda: _is_settled(client, 2))
         Path(go).touch()
         assert [2, 2] == [len(future.result(timeout=60)) for future in waits]
         assert 5 == executor.submit(max, 3, 5).result(timeout=60)
@@ -285,6 +286,23 @@ def _allow_failures(number, dask_scheduler):
 
 def _count_wanted(dask_scheduler):
     return sum(1 for task in dask_scheduler.tasks.values() if task.who_wants)
+
+
+def _is_settled(client, count):
+    """Whether the workers have what the scheduler gave them of so many tasks."""
+    if client.run_on_scheduler(_count_wanted) != count:
+        return False
+    given = client.run_on_scheduler(_count_processing)
+    return given == sum(client.run(_count_accepted).values())
+
+
+def _count_processing(dask_scheduler):
+    return sum(len(worker.processing) for worker in dask_scheduler.workers.values())
+
+
+def _count_accepted(dask_worker):
+    accepted = {"ready", "executing", "waiting", "constrained"}
+    return sum(1 for task in dask_worker.state.tasks.values() if task.state in accepted)
 
 
 def _both_are_back(client):
