@@ -312,8 +312,11 @@ class TestLangGraph:
 
         def is_written() -> bool:
             found = saver.get_tuple(CONFIG)
-            writes = found.pending_writes if found else ()
-            return any(channel == "messages" for _, channel, _ in writes or ())
+            if not found or found.metadata.get("step") != 0:
+                return False  # what was asked is written, and not what answers
+
+            writes = found.pending_writes or ()
+            return any(channel == "messages" for _, channel, _ in writes)
 
         builder: Any = StateGraph(state)
         builder.add_node("answer", answer).add_node("fail", fail)
