@@ -123,7 +123,7 @@ class TestSideBySide:
         store.save("chat", CHAT)
         backend: Any = store._cache.backend
         given = [("names", "chat")]
-        with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
+        with open_store(f"{pg_url}&timeout_s=1") as hasty:
             other: Any = hasty._cache.backend
             with backend.writing() as ours:
                 ours.add("starts", [(b"a", 1)], if_exists=given)
@@ -535,7 +535,7 @@ class TestServerRefuses:
         A save that waits too long for other writers is an error that says what to do.
         """
         store.save("chat", CHAT)
-        with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
+        with open_store(f"{pg_url}&timeout_s=1") as hasty:
             hasty.load("chat")
             with store._cache.backend.writing() as block:
                 block.get("names", "chat")
@@ -925,7 +925,7 @@ class TestTables:
         assert () == store.verify()
         with (
             psycopg.connect(server.dsn()) as other,
-            open_store(f"{pg_url}&timeout_s=0.2") as hasty,
+            open_store(f"{pg_url}&timeout_s=1") as hasty,
         ):
             other.execute(f"SELECT count(*) FROM {schema}.entries")
             with pytest.raises(StoreError, match="timeout_s"):
