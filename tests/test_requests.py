@@ -126,6 +126,15 @@ HOSTS = [
 ]
 
 
+# What is found of one message, by what is changed in it.
+FLAWS = {
+    "content": "empty message",
+    "id": "invalid call id",
+    "name": "invalid name",
+    "tool_name": "invalid name",
+}
+
+
 class TestTextRule:
     @given(st.text(), st.text(max_size=8))
     def test_fixed_texts_are_valid(self, text, seed):
@@ -243,6 +252,7 @@ class TestRules:
         assert not ids or not rules.call_ids.is_valid("a" * (ids + 1))
         assert rules.call_names.is_valid("a" * names)
         assert not rules.call_names.is_valid("a" * (names + 1))
+        assert "tool" == rules.call_names.fix("")
 
     @pytest.mark.parametrize(
         ("message", "flaws"),
@@ -483,6 +493,9 @@ class TestPrepare:
 
         assert home == listed(prepare(messages, chat))
         assert home == listed(prepare(messages, EVERYWHERE))
+        assert [FLAWS[what] for _, what in home if what in FLAWS] == [
+            kind for each in messages for kind, _ in find_form_flaws(each, chat)
+        ]
         assert whole == listed(prepare(messages, attrs.evolve(chat, host="azure")))
 
     @pytest.mark.parametrize("is_lost", [True, False])
@@ -651,6 +664,14 @@ class TestPrepare:
         renamed = prepare([ASK, calling("call12345"), answer], rules)
         assert [("messages[2]", "tool_name")] == listed(renamed)
 
+    @every_rules
+    def test_a_call_without_a_name_gets_one(self, rules):
+        """A call of a tool without a name is sent as one of *tool*, and listed."""
+        prepared = prepare([ASK, calling("call12345", name="")], rules)
+
+        assert "tool" == prepared.messages[1].tool_calls[0].name
+        assert [("messages[1].tool_calls[0]", "name")] == listed(prepared)
+
     def test_names_of_senders_are_valid(self):
         """Where the format has them, names of participants have its form."""
         asked = UserMessage("q", name="Ann Lee")
@@ -714,9 +735,10 @@ class TestPrepare:
                 if message.role != "unknown"
             ]
 
-    def test_a_piece_of_a_conversation_stays_one(self):
-        """An answer alone, which is no request, gets no message before it."""
-        assert prepare([AssistantMessage("a")], EVERYWHERE).changes == ()
+    @every_rules
+    def test_a_piece_of_a_conversation_stays_one(self, rules):
+        """An answer alone, which is no request, gets no message beside it."""
+        assert () == prepare([ANSWER], rules).changes
 
 
 class TestPage:

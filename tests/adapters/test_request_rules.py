@@ -865,6 +865,7 @@ class TestArguments:
             assert {"INVALID_JSON": CUT} == sent[1]["content"][0]["input"]
             assert {"INVALID_JSON": CUT} == part["functionCall"]["args"]
             assert CUT == anthropic.load(sent)[1].tool_calls[0].arguments
+            assert () == anthropic.dump(messages).lost
 
     @pytest.mark.parametrize("adapter", [openai_chat, openai_responses])
     def test_where_any_text_is_taken(self, adapter):
