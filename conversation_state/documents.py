@@ -309,11 +309,12 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     kinds = {*map(type, values)}
     if kinds - {float}:
         # `float` would accept a text that holds a number, and True.
-        for value in values if not all(map(_is_number, kinds)) else ():
-            if not _is_number(type(value)):
-                raise InvalidDocumentError(
-                    f"{what} {shorten_repr(value)}, which is no number"
-                )
+        strange = {kind for kind in kinds if not _is_number(kind)}
+        if strange:
+            value = next(value for value in values if type(value) in strange)
+            raise InvalidDocumentError(
+                f"{what} {shorten_repr(value)}, which is no number"
+            )
 
         try:
             values = tuple(map(float, values))
