@@ -346,38 +346,28 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
     failures: tuple[Any, ...]
 
     def __new__(
-        cls,
-        state: Any,
-        failures: Sequence[Any],
-        errors: Sequence[Exception] | None = None,
+        cls, state: Any, failures: Sequence[Any], errors: Sequence[Exception]
     ) -> Self:
-        """
-        A group of the errors of *failures*; or of *errors*, some of these and those
-        of *on_turn*.
-        """
+        """A group of *errors*: those of *failures*, and what *on_turn* raised."""
         of_steps = [failure.error for failure in failures]
-        raised = of_steps if errors is None else errors
         steps = [str(failure.step) for failure in failures]
         problem = "on_turn of a fan-out raised"
         if steps:
             some = f"steps {', '.join(steps[:-1])} and {steps[-1]}"
             which = some if len(steps) > 1 else f"step {steps[0]}"
             problem = f"{which} of a fan-out failed"
-            if not set(_leaf_errors(raised)) <= set(_leaf_errors(of_steps)):
+            if not set(_leaf_errors(errors)) <= set(_leaf_errors(of_steps)):
                 problem += ", and on_turn raised"
 
         # A group is made in `__new__`: the text and the errors can't be set later.
         text = f"{problem}; .state has what all branches added"
-        error = super().__new__(cls, text, raised)
+        error = super().__new__(cls, text, errors)
         error.state = state
         error.failures = tuple(failures)
         return error
 
     def __init__(
-        self,
-        state: Any,
-        failures: Sequence[Any],
-        errors: Sequence[Exception] | None = None,
+        self, state: Any, failures: Sequence[Any], errors: Sequence[Exception]
     ) -> None:
         super().__init__(state, failures, errors)  # type: ignore[call-arg]  # sets args, for pickling
 
