@@ -567,8 +567,10 @@ class TestValues:
         """The largest there may be is still rendered, and one more is not."""
         text, mark = gap(syntax), "!"
         most = {"x": "a" * (MAX_CHARACTERS - 1)}
+        long_texts = {"x": ["a" * 400_000] * 2}
 
         assert MAX_CHARACTERS == len(render(text + mark, most, syntax=syntax))
+        assert 800_000 < len(render(text, long_texts, syntax=syntax))
         with pytest.raises(TemplateError, match=r"1,?000,?000"):
             render(text + mark * 2, most, syntax=syntax)
         with pytest.raises(TemplateError, match=r"1,?000,?000"):
