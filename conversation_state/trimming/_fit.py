@@ -666,18 +666,14 @@ def _repair_newest(
     shown = Selection(entries, counter, selection.rules, 0, size, tuple(ranges))
     tokens = sum([count(message, counter) for _, message in shown.pairs()])
     narrowed = context._with_selection(attrs.evolve(shown, tokens=tokens))
-    reasons = [
-        (seq, OVER_BUDGET) for seq in _find_late(entries, shown, lead.size, since)
-    ]
+    reasons = [(seq, OVER_BUDGET) for seq in _find_late(entries, shown, since)]
     return Repair(at_end=False).repair_shown(narrowed, reasons)
 
 
-def _find_late(
-    entries: Log[Entry], shown: Selection, start: int, since: int
-) -> list[int]:
+def _find_late(entries: Log[Entry], shown: Selection, since: int) -> list[int]:
     """
-    The positions of results in what is *shown* whose calls are between *start* and
-    *since*, where nothing is shown.
+    The positions of results in what is *shown* whose calls are before *since*, where
+    no call is shown.
     """
     made = {call.id for _, message in shown.pairs() for call in message.tool_calls}
     unknown = {
@@ -689,9 +685,7 @@ def _find_late(
         return []
 
     earlier = {
-        call.id
-        for entry in islice(entries.iterate(start), since - start)
-        for call in entry.message.tool_calls
+        call.id for entry in islice(entries, since) for call in entry.message.tool_calls
     }
     return [seq for seq, call_id in unknown.items() if call_id in earlier]
 

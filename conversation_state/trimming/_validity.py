@@ -197,9 +197,6 @@ def check_pairing(
         reason = _no_result_reason(open_calls.seq, open_calls.pending)
         flaws = (Flaw(DANGLING, (open_calls.seq, seq), what, reason),)
 
-    if not isinstance(message, AssistantMessage) or not message.tool_calls:
-        return NO_OPEN_CALLS, flaws
-
     called = frozenset([call.id for call in message.tool_calls])
     if len(called) < len(message.tool_calls):
         what = (
@@ -455,10 +452,9 @@ def survey_log(
         pairs = enumerate([entry[1] for entry in added], survey[0])
         return survey.with_messages(pairs, counter, rules)
 
-    start = START
-    if since:
-        start = Survey(since, open_calls=_find_open_calls(entries, since))
-
+    # What is open before that is not known: the results of such calls are a flaw, so
+    # that no cut is before or among them.
+    start = Survey(since) if since else START
     key = SurveyKey(counter, rules, since)
     return entries.fold_runs(add_entries, start, key=key, since=since)
 
@@ -475,21 +471,6 @@ def find_surveyed(
         and (key.counter is counter or key.counter == counter)
     ]
     return min(found, default=None)
-
-
-def _find_open_calls(entries: Log[Entry], stop: int) -> OpenCalls:
-    """
-    The calls that are open before the position *stop*. O(results directly before it).
-    """
-    start = stop
-    while start and entries[start - 1].message.role == "tool":
-        start -= 1
-
-    open_calls = NO_OPEN_CALLS
-    for seq in range(max(start - 1, 0), stop):
-        open_calls, _ = check_pairing(open_calls, seq, entries[seq].message)
-
-    return open_calls
 
 
 def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[Flaw]:
