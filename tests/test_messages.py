@@ -644,6 +644,10 @@ class TestStr:
                 ),
                 "user:",
             ),
+            (
+                UserMessage("", metadata={ERASED: {"content": "0" * 32, "reason": 5}}),
+                "user:",
+            ),
             (UnknownMessage({"role": "narrator"}), "unknown narrator:"),
             (UnknownMessage({"type": "x"}, source="openai"), "unknown openai x:"),
             (

@@ -400,7 +400,7 @@ def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
             if is_interrupted(message):
                 return ()
 
-            if message.tool_calls and find_erasure(message) is None:
+            if find_erasure(message) is None:
                 pending[:0] = _take_waiting(message.tool_calls, results)
 
             later, usage, is_adjacent = message, reported or usage, True
