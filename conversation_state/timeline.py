@@ -918,10 +918,9 @@ class Timeline(Generic[S]):
 
             # The present one is kept.
             kept = min(number - limit + 1, present.number)
-            if kept > first:
-                log, base, first, targets, newest = _forget_moments(
-                    log, base, first, targets, newest, kept, limit
-                )
+            log, base, first, targets, newest = _forget_moments(
+                log, base, first, targets, newest, kept, limit
+            )
 
         return _make_timeline(
             log, base, first, present, targets, options, *opened, newest

@@ -35,7 +35,7 @@ from conversation_state.testing.strategies import (
     timelines,
 )
 from conversation_state.timeline import Moment, Moments, Timeline
-from tests.processes import count_calls
+from tests.processes import count_calls, count_lines
 
 QUICK = settings(
     max_examples=2_000,
@@ -413,6 +413,19 @@ class TestFirstChange:
         assert size - 1 == timeline.first_change(timeline.amend(size - 1, "a"))
         assert 1 == timeline.amend(1, "a").first_change(timeline)
 
+    def test_costs_no_look_at_what_is_shared(self):
+        """A hundred times as many shared moments, and a few steps more."""
+        costs = []
+        for size in (110, 11_000):
+            timeline = Timeline.begin(0)
+            for state in range(1, size):
+                timeline = timeline.commit(state)
+
+            other = timeline.commit(-1)
+            costs.append(count_lines(partial(timeline.first_change, other)))
+
+        assert 100 > costs[1] - costs[0]
+
     def test_after_some_were_forgotten(self):
         """Counting begins with what both have kept."""
         timelines = [Timeline.begin(0, limit=8)]
@@ -649,6 +662,12 @@ class TestEquality:
         assert Timeline.begin("S") != Timeline.begin("T")
         assert Timeline.begin("S") != Timeline.begin("S", "start")
         assert Timeline.begin("S") != "S"
+
+    def test_of_a_state_that_is_unequal_to_itself(self):
+        """One state is the same in two timelines, as it is in two lists."""
+        state = float("nan")
+
+        assert Timeline.begin(state) == Timeline.begin(state)
 
     def test_of_slices(self):
         """
