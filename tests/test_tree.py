@@ -95,6 +95,11 @@ class TestOf:
         with pytest.raises(error, match=problem):
             Tree.of(*given)
 
+    def test_without_of(self):
+        """A tree is made of states only."""
+        with pytest.raises(TypeError, match=r"MessageTree\.of\(\*states\)"):
+            MessageTree()
+
     @given(timelines())
     def test_any_timeline(self, timeline):
         """Whatever a timeline holds."""
@@ -261,8 +266,19 @@ class TestNames:
                 AssistantMessage((ReasoningPart("Hm."),)),
                 AssistantMessage((ReasoningPart("Hm.", signature="c2ln"),)),
             ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", '{"a')]),
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", '{"a": 1}')]),
+            ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", '{"a": 1}')]),
+                AssistantMessage(tool_calls=[ToolCall("c2", "f", '{"a')]),
+            ),
         ],
-        ids=["its tokens are counted", "a thought goes on", "a thought is signed"],
+        ids=[
+            *("its tokens are counted", "a thought goes on", "a thought is signed"),
+            *("arguments go on", "another call"),
+        ],
     )
     def test_more_that_is_no_text(self, first, then):
         """Of an answer that goes on without a text, the newer stands."""
