@@ -31,7 +31,11 @@ from conversation_state import (
     open_store,
 )
 from conversation_state.adapters import ag_ui, ai_sdk
-from conversation_state.errors import StaleHeadError, StoreError
+from conversation_state.errors import (
+    InvalidMessageError,
+    StaleHeadError,
+    StoreError,
+)
 from conversation_state.stored_chat import StoredChat
 from conversation_state.streams import pipe
 from conversation_state.testing import check_chat
@@ -348,6 +352,18 @@ class TestAnswer:
             chat.switch("none")
 
         assert "ann" not in store
+
+    @pytest.mark.parametrize(
+        ("body", "load"),
+        [
+            ({"threadId": "ann", "messages": []}, "ag_ui.load_input(body)"),
+            ({"id": "ann", "messages": []}, "ai_sdk.load_request(body)"),
+        ],
+    )
+    def test_says_how_a_request_is_loaded(self, chat, body, load):
+        """The body of a request is no question; the error names what loads it."""
+        with pytest.raises(InvalidMessageError, match=re.escape(load)):
+            chat.answer(body, sea)
 
     def test_asks_with_a_picture_alone(self, chat):
         """A question needs no words if it has something else, and is asked again."""
