@@ -550,6 +550,13 @@ class TestToolCalls:
             "12" == called(empty, ToolCall("a", "f", "1", index=0), call)[0].arguments
         )
 
+    def test_a_type_without_an_id(self):
+        """A call that never gets an id is of the type that its first piece says."""
+        first = ToolCall("", "f", "1", index=0, type="custom")
+        (call,) = called(first, ToolCall("", "", "2", index=0))
+
+        assert ToolCall("", "f", "12", index=0, type="custom") == call
+
     def test_a_name_that_comes_late(self):
         """Names may come with any piece, and again."""
         pieces = [

@@ -505,7 +505,10 @@ def test_refuses(error, shown, call):
 
 
 def test_shows_its_state():
-    """Streams and senders show whether they are open, and read nothing for that."""
+    """
+    Streams and senders show whether they are open, and read nothing for that; what
+    leaves an element out shows its name.
+    """
     sender, stream = pipe(2)
     sender.send(1)
     shown = [repr(sender), repr(stream)]
@@ -515,6 +518,7 @@ def test_shows_its_state():
     assert ["<Sender: open, 1 of 2 waiting>", "<Stream: open>"] == shown
     assert repr(sender).startswith("<Sender: closed")
     assert "<Stream: closed>" == repr(stream)
+    assert "SKIP" == repr(SKIP)
 
 
 def wrap_in_all(_, stream):
