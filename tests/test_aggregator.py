@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
+from operator import add, delitem, setitem
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +60,7 @@ from conversation_state.messages import Message, make_tombstone
 from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
-from tests.processes import count_lines
+from tests.processes import count_calls, count_lines
 
 NIL = UUID(int=0)
 ONE = UUID(int=1)
@@ -441,9 +442,13 @@ class TestAddResponse:
         whatever model was named.
         """
         state = chat().add_usage(Usage(1), key="chatcmpl-1", model="other")
-        state = state.add_response(answer("a", Usage(1), "chatcmpl-1", "gpt-5"))
+        same = state.add_response(answer("a", Usage(1), "chatcmpl-1", "gpt-5"))
+        other = answer("a", Usage(2), "chatcmpl-1")
 
-        assert Usage(1) == state.total_usage
+        assert Usage(1) == same.total_usage
+        # Another usage is another response, with the key that it has everywhere.
+        joined = state.add_response(other).join(chat().add_response(other))
+        assert Usage(3) == joined.total_usage
 
     def test_key(self):
         """A *key* of the caller takes the place of the response's id."""
@@ -781,7 +786,8 @@ class TestOtherHands:
 class TestRecordResponses:
     def test_of_a_history(self):
         """The bill of a history that was loaded from elsewhere."""
-        history = [UserMessage("q"), answer("a", Usage(1), "1"), answer("b", Usage(2))]
+        history = [UserMessage("q"), answer("a", None), UserMessage("q")]
+        history += [answer("a", Usage(1), "1"), answer("b", Usage(2))]
         state = Aggregator.new(history).record_responses()
 
         assert Usage(3) == state.total_usage
@@ -1328,6 +1334,15 @@ any_join: Any = join
         (TypeError, "id: expected a uuid.UUID or", lambda: AnyState.new(id="7")),
         (InvalidMessageError, "a str: 'hi'", lambda: AnyState.new(messages=["hi"])),
         (TypeError, "make states with Aggregator.new()", Aggregator),
+        (TypeError, "state.add(message)", partial(add, PAID, ["d"])),
+        *[
+            case
+            for given in (PAID, PAID.messages)
+            for case in (
+                (TypeError, "state.replace_message(", partial(setitem, given, 0, "d")),
+                (TypeError, "state.rollback(", partial(delitem, given, 0)),
+            )
+        ],
         (InvalidMessageError, "add takes a Message, got a", lambda: PAID.add(None)),
         (
             *(InvalidMessageError, "add_user_prompt takes a str or a UserMessage"),
@@ -1463,6 +1478,14 @@ class TestMessages:
         assert view != same[:1]
         assert view != "ab"
         assert view != Log(same)
+
+    def test_equal_of_one_state(self):
+        """Two views of one state are equal without reading a message."""
+        few, many = [Aggregator.new([UserMessage("a")] * size) for size in (1, 1_000)]
+
+        assert count_calls(lambda: few.messages == few.messages) == count_calls(
+            lambda: many.messages == many.messages
+        )
 
 
 class TestHash:
