@@ -549,6 +549,8 @@ class TestProblems:
             ({"entry_ids": ["a", "a"]}, "$.entry_ids[1]: the same as at 0"),
             ({"entry_ids": ["a", "\ud800"]}, "$.entry_ids[1]: it holds '\\ud800'"),
             ({"entry_ids": None}, "$.entry_ids: expected an array, got null"),
+            ({"messages": {}}, "$.messages: expected an array, got an object"),
+            ({"messages": None}, "$.messages: expected an array, got null"),
             (
                 {"ledger": [{"id": "a", "usage": {}}] * 2},
                 "$.ledger[1].id: the same as at 0",
@@ -1230,6 +1232,7 @@ class TestRegister:
         ("kind", "value"),
         [
             (int | float, 5.0),
+            (float, 1e300),
             (set[str], {"a", "b"}),
             (frozenset[tuple[int, str]], frozenset({(1, "a"), (0, "b")})),
             (dict[int, str], {1: "a", -2: "b"}),

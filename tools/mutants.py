@@ -47,6 +47,7 @@ TESTS: dict[str, Sequence[str]] = {
     "_drawing": ("test_pages.py", "test_diffing_shown.py"),
     "_identity": ("test_aggregator.py",),
     "_lazy": ("test_front_door.py", "test_pages.py"),
+    "codec": ("test_parsing.py",),
     "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
     "_wording": ("test_aggregator.py", "test_messages.py"),
