@@ -992,7 +992,8 @@ CHATS = {
             "in another order": is_mixed,
             "named tools": lambda chat: any(getattr(m, "tool_name", "") for m in chat),
             "answer behind results": lambda chat: any(
-                a.role == "tool" and b.role == "assistant" for a, b in pairwise(chat)
+                a.role == "tool" and b.role == "assistant" and not b.tool_calls
+                for a, b in pairwise(chat)
             ),
             "user again": lambda chat: [m.role for m in chat].count("user") > 2,
         },
