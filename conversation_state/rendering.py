@@ -405,7 +405,7 @@ def format_markdown_turn(heading: str, blocks: Iterable[ContentBlock]) -> str:
             pieces.append(f"{fence}{language}\n{code}\n{fence}")
         elif body:
             quoted = _escape_markdown("\n".join(_split_lines(body))).split("\n")
-            pieces.append("\n".join(f"> {line}".rstrip(" ") for line in quoted))
+            pieces.append("\n".join(f"> {line}" if line else ">" for line in quoted))
 
     return "\n\n".join(pieces)
 

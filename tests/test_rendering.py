@@ -232,7 +232,22 @@ finish reason: `tool_calls`
 
 ````json
 {"a": "```"}
-````"""
+````
+
+### user
+
+file: `a.pdf`, `https://example.com/a.pdf`
+
+unknown `openai` `hologram`:
+
+```json
+{
+  "type": "hologram",
+  "of": [
+    1
+  ]
+}
+```"""
 
 
 class TestRenderTranscript:
@@ -266,6 +281,10 @@ class TestRenderTranscript:
                 UserMessage("hi", name='ann "bee" \\c'),
             ),
             ("assistant\n  reasoning", AssistantMessage([ReasoningPart("", "sig")])),
+            (
+                'unknown a\n    {\n      "role": ""\n    }',
+                UnknownMessage({"role": ""}, source="a"),
+            ),
         ],
     )
     def test_words(self, shown, message):
@@ -277,7 +296,7 @@ class TestRenderTranscript:
 
     def test_markdown(self):
         """Headings for messages, text is quoted, data is code."""
-        assert MARKDOWN == render_transcript(CHAT[:5], format="markdown")
+        assert MARKDOWN == render_transcript(CHAT[:6], format="markdown")
 
     @pytest.mark.parametrize("style", FORMATS)
     def test_of_states_and_views(self, style):
@@ -349,6 +368,13 @@ class TestRenderTranscript:
         (body,) = [token for token in found if token.type == "inline"][1:]
 
         assert text == "".join(each.content for each in body.children)
+
+    def test_markdown_of_content_works(self):
+        """Markdown breaks a line where its content does, by two spaces at the end."""
+        shown = render_transcript([UserMessage("One.  \nTwo.")], format="markdown")
+        inline = [each for token in tokens(shown)[0] for each in token.children or ()]
+
+        assert "hardbreak" in [each.type for each in inline]
 
     @given(hostile_texts, hostile_texts, formats)
     def test_content_is_shown(self, one, other, style):
@@ -473,6 +499,14 @@ class TestRenderTranscript:
 
         assert "".join(written.split()) == "".join(body.split())
         assert value == json.loads(body)
+
+    @pytest.mark.parametrize(("levels", "lines"), [(20, 39), (21, 1)])
+    def test_deep_arguments(self, levels, lines):
+        """Arguments of up to 20 levels are spread over lines, deeper ones are not."""
+        call = ToolCall("1", "f", "[" * levels + "]" * levels)
+        shown = render_transcript([AssistantMessage(tool_calls=[call])])
+
+        assert lines == len(shown.split("\n")[2:])
 
     @pytest.mark.parametrize("style", FORMATS)
     @pytest.mark.parametrize(

@@ -196,5 +196,5 @@ async def arun_step(
 def _make_label() -> str:
     info = activity.info()
     # An activity that no workflow started has a run of its own.
-    run_id = info.workflow_run_id or info.activity_run_id or ""
+    run_id: Any = info.workflow_run_id or info.activity_run_id
     return f"temporal/{quote_name(run_id)}/{quote_name(info.activity_id)}"
