@@ -64,7 +64,7 @@ def pickled_by_name(cls: type[T]) -> type[T]:
     its name in its public module.
     """
     module = cls.__module__.partition("._")[0].partition(".")[2]
-    name = f"{module}.{cls.__qualname__}".lstrip(".")
+    name = f"{module}.{cls.__qualname__}"
     fields = [field.name for field in getattr(cls, "__attrs_attrs__", ())]
     maker: Maker
     if fields:
