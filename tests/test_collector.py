@@ -130,24 +130,31 @@ def test_was_off():
         gc.enable()
 
 
+def is_on_in_child():
+    """Whether it is on in a child process, and there behind a pause, too."""
+    pid = os.fork()
+    if not pid:
+        is_on = gc.isenabled()
+        with collector_paused():
+            pass
+
+        os._exit(is_on + 2 * gc.isenabled())
+
+    return {0: False, 3: True}[os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forks():
     """In a child process it is on, though a thread of the parent had paused it."""
     with paused_elsewhere():
-        pid = os.fork()
-        if not pid:
-            os._exit(0 if gc.isenabled() else 1)
-
-    assert 0 == os.waitpid(pid, 0)[1]
+        assert is_on_in_child()
 
     # One that the program turned off stays so there, too.
     gc.disable()
     try:
-        pid = os.fork()
-        if not pid:
-            os._exit(1 if gc.isenabled() else 0)
+        assert not is_on_in_child()
+        with paused_elsewhere():
+            assert not is_on_in_child()
     finally:
         gc.enable()
-
-    assert 0 == os.waitpid(pid, 0)[1]
