@@ -569,3 +569,12 @@ class TestIdentity:
         """Its representation shows the value, shortened."""
         assert "<Cell: 'abc'>" == repr(Cell("abc"))
         assert 100 > len(repr(Cell("abc" * 100)))
+
+    @pytest.mark.parametrize(
+        ("name", "ours"),
+        [("get", "value"), ("reset", "swap"), ("set", "swap"), ("update", "swap")],
+    )
+    def test_other_names(self, name, ours):
+        """The verbs that atoms and atomic variables have: the error says ours."""
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'.*'{ours}'"):
+            getattr(Cell(1), name)

@@ -50,7 +50,7 @@ TESTS: dict[str, Sequence[str]] = {
     "codec": ("test_parsing.py",),
     "counting": ("test_prices.py", "test_bills.py", "test_trimming.py"),
     "_locks": ("test_cells.py", "test_streams_interrupts.py"),
-    "_wording": ("test_aggregator.py", "test_messages.py"),
+    "_wording": ("test_aggregator.py", "test_first_hour.py", "test_messages.py"),
     "_waiting": (
         *("hosts/test_langgraph_contract.py", "test_streams_async.py"),
         "test_streams.py",
