@@ -55,8 +55,6 @@ def fit_to_host(writer: PayloadWriter, raw: dict[str, Any], path: str) -> None:
     calls = raw.get("tool_calls")
     if calls:
         raw["tool_calls"] = [_fit_call(writer, call, path) for call in calls]
-    else:
-        raw.pop("tool_calls", None)
 
 
 def _fit_block(
