@@ -624,10 +624,14 @@ class TestFromFunction:
     def test_limits_of_others(self):
         """Limits of `annotated_types` and of a `pydantic.Field` are shown, and hold."""
         field = pydantic.Field(ge=1, le=5, description="How many.")
-        word = pydantic.Field(pattern="^a", max_length=2)
+        word = pydantic.Field(pattern="^a", min_length=1, max_length=2)
+        even = pydantic.Field(lt=9, multiple_of=2)
 
         def f(
-            n: Annotated[int, field], m: Annotated[str, word], k: pydantic.PositiveInt
+            n: Annotated[int, field],
+            m: Annotated[str, word],
+            k: pydantic.PositiveInt,
+            j: Annotated[int, even],
         ): ...
 
         assert {
@@ -637,11 +641,12 @@ class TestFromFunction:
                 "maximum": 5,
                 "description": "How many.",
             },
-            "m": {"type": "string", "pattern": "^a", "maxLength": 2},
+            "m": {"type": "string", "pattern": "^a", "minLength": 1, "maxLength": 2},
             "k": {"type": "integer", "exclusiveMinimum": 0},
+            "j": {"type": "integer", "exclusiveMaximum": 9, "multipleOf": 2},
         } == thaw(ToolInfo.from_function(f).parameters)["properties"]
         with pytest.raises(DecodeError, match="<= 5"):
-            read_arguments(f, {"n": 6, "m": "a", "k": 1})
+            read_arguments(f, {"n": 6, "m": "a", "k": 1, "j": 2})
 
     def test_field_as_default(self):
         """A Field that stands where a default does would be the argument itself."""

@@ -44,6 +44,20 @@ class TestNew:
         assert 99 == Usage(10, 5, 99).total_tokens
         assert 0 == Usage(10, 5, 0).total_tokens
 
+    @pytest.mark.parametrize(
+        ("names", "field"),
+        [
+            ("input input_tokens prompt", "prompt_tokens"),
+            ("completion output output_tokens", "completion_tokens"),
+            ("total", "total_tokens"),
+        ],
+    )
+    def test_other_names(self, names, field):
+        """A count's name in another library is an error that says this one's."""
+        for name in names.split():
+            with pytest.raises(AttributeError, match=f"did you mean '{field}'"):
+                getattr(Usage(), name)
+
     @pytest.mark.parametrize(("kind", "name"), FIELDS)
     @pytest.mark.parametrize("count", [-1, 2**63, 1.0, True], ids=repr)
     def test_what_no_provider_can_mean(self, kind, name, count):

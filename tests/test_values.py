@@ -68,31 +68,34 @@ VALUES = {
     | our.completion_tokens_details(),
 }
 
-# Values made of the least they need, and which of their fields are not empty then.
+# Values made of the least they need, which of their fields are not empty then, and how
+# many of them are taken without a name.
 LEAST = [
-    (UserMessage("a"), {"content"}),
-    (AssistantMessage(), set()),
-    (ToolMessage("a", tool_call_id="c"), {"content", "tool_call_id"}),
-    (UnknownMessage({"a": 1}), {"raw"}),
-    (ResponseMeta(), set()),
-    (LogProb("a", -0.5), {"token", "logprob"}),
-    (TextPart("a"), {"text"}),
-    (ReasoningPart(), set()),
-    (ImagePart(url="a"), {"url"}),
-    (FilePart(url="a"), {"url"}),
-    (UnknownPart({"a": 1}), {"raw"}),
-    (ToolCall("c", "f"), {"id", "name", "type"}),
-    (ToolInfo("f"), {"name"}),
-    (Parameter("string"), {"type", "_levels"}),
-    (Document("d", "a"), {"id", "content"}),
-    (PromptTokensDetails(), set()),
-    (CompletionTokensDetails(), set()),
-    (Usage(), {"prompt_tokens_details", "completion_tokens_details"}),
+    (UserMessage("a"), {"content"}, 1),
+    (AssistantMessage(), set(), 1),
+    (ToolMessage("a", tool_call_id="c"), {"content", "tool_call_id"}, 1),
+    (UnknownMessage({"a": 1}), {"raw"}, 1),
+    (ResponseMeta(), set(), 5),
+    (LogProb("a", -0.5), {"token", "logprob"}, 4),
+    (TextPart("a"), {"text"}, 1),
+    (ReasoningPart(), set(), 2),
+    (ImagePart(url="a"), {"url"}, 0),
+    (FilePart(url="a"), {"url"}, 0),
+    (UnknownPart({"a": 1}), {"raw"}, 1),
+    (ToolCall("c", "f"), {"id", "name", "type"}, 3),
+    (ToolInfo("f"), {"name"}, 3),
+    (Parameter("string"), {"type", "_levels"}, 7),
+    (Document("d", "a"), {"id", "content"}, 3),
+    (PromptTokensDetails(), set(), 0),
+    (CompletionTokensDetails(), set(), 0),
+    (Usage(), {"prompt_tokens_details", "completion_tokens_details"}, 6),
 ]
 
 
 @pytest.mark.parametrize(
-    ("value", "given_fields"), LEAST, ids=lambda each: type(each).__name__
+    ("value", "given_fields"),
+    [(value, given_fields) for value, given_fields, _ in LEAST],
+    ids=lambda each: type(each).__name__,
 )
 def test_what_is_not_given_is_empty(value, given_fields):
     """A text is "", a number 0 or None, a list (), a map {}, a question False."""
@@ -101,6 +104,17 @@ def test_what_is_not_given_is_empty(value, given_fields):
         fields |= {"name", "run_id", "turn_id", "timestamp", "metadata", "unknown"}
 
     assert given_fields == {name for name in fields if getattr(value, name)}
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [(value, count) for value, _, count in LEAST],
+    ids=lambda each: type(each).__name__,
+)
+def test_options_have_names(value, count):
+    """Only the fields that come first may be given by their position."""
+    with pytest.raises(TypeError, match="positional"):
+        type(value)(*[None] * (count + 1))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ def test_what_is_not_given_is_empty(value, given_fields):
         MessageTree.of(Aggregator.new()),
         Aggregator.new().messages,
         DroppedHistoryError((), (), 0),
-        *[value for value, _ in LEAST],
+        *[value for value, *_ in LEAST],
     ],
     ids=lambda each: type(each).__name__,
 )
