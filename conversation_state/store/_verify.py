@@ -134,7 +134,7 @@ def _verify_log(table: LogTable, transaction: Transaction) -> Damages:
                 transaction.find_digest(table, parent, start) if start >= 0 else None
             )
             before = set() if digest is None else {digest}
-            position = start - 1
+            position = start - 1 if before else -2
 
         shown = str(there)
         digest = b""

@@ -357,6 +357,24 @@ class TestEveryRow:
         assert "revision 1 of 'bob'" == damage.id
         assert CHAT == Store(backend).load("ann")
 
+    def test_what_a_fork_begins_in(self):
+        """Where a row is gone, what came behind it lacks it, in a fork, too."""
+        backend = MemoryBackend()
+        store = Store(backend)
+        state = CHAT.add_assistant_message("a").add_user_prompt("b")
+        fork = state.fork(at=2).add_user_prompt("c")
+        store.save("chat", state)
+        store.save("fork", fork)
+        with backend.writing() as rows:
+            _drop_row(rows._tables["entries"], rows.scan("entries", None, None)[1][0])
+
+        lacks = "what should be before it is not there"
+        ids = [each.entries[2].id for each in (state, fork)]
+
+        assert [Damage("entries", id, lacks) for id in ids] == [
+            *Store(backend).verify()
+        ]
+
     def test_doubled(self):
         """A newest revision that is there twice is found, and is not the head."""
         backend = MemoryBackend()

@@ -6,6 +6,7 @@ errors, and nothing lost where the server or the wire is.
 import logging
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ import pytest
 from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import MissingExtraError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
-from conversation_state.store.backend import ConflictError
+from conversation_state.store.backend import ConflictError, DamageError
 from conversation_state.store.backends import _postgres as _tables
 from conversation_state.store.backends._postgres import PostgresBlock
 from conversation_state.store.backends._postgres_server import Address
@@ -555,8 +556,11 @@ class TestServerRefuses:
         with pytest.raises(StoreError, match=r"lacks a right.*\(USAGE\)"):
             open_store(f"{poor}&mode=ro")
 
-        for right in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
-            with pytest.raises(StoreError, match="lacks a right"):
+        for right, lacks in (
+            ("USAGE ON SCHEMA", "(USAGE)"),
+            ("SELECT ON ALL TABLES IN SCHEMA", "SELECT, INSERT, UPDATE"),
+        ):
+            with pytest.raises(StoreError, match=f"lacks a right.*{re.escape(lacks)}"):
                 open_store(poor).save("chat", CHAT)
 
             server.run(f"GRANT {right} {schema} TO {name}")
@@ -577,6 +581,37 @@ class TestServerRefuses:
 
         server.run(f"DROP OWNED BY {name}")
         server.run(f"DROP ROLE {name}")
+
+    def test_schema_that_is_there(self, server, schema, pg_url):
+        """A schema that an administrator made needs no right to make one."""
+        name = f"guest_{schema}"
+        server.run(f"CREATE ROLE {name} LOGIN")
+        server.run(f"CREATE SCHEMA {schema} AUTHORIZATION {name}")
+        with open_store(pg_url.replace("postgres@", f"{name}@")) as store:
+            store.save("chat", CHAT)
+
+            assert CHAT == store.load("chat")
+
+        server.run(f"DROP OWNED BY {name}")
+        server.run(f"DROP ROLE {name}")
+
+    def test_damage(self, server, schema, store):
+        """What the server says of files and values is damage; nothing else is."""
+        fail = f"FUNCTION {schema}.fail()"
+        server.run(f"CREATE {fail} RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END'")
+        server.run(
+            f"CREATE TRIGGER fails BEFORE INSERT ON {schema}.names EXECUTE {fail}"
+        )
+        damage = ("XX001", "XX002", "22021", "42703")
+        for code in (*damage, "42501", "53100", "58030"):
+            server.run(
+                f"CREATE OR REPLACE {fail} RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN RAISE 'said' USING ERRCODE = '{code}'; END $$"
+            )
+            with pytest.raises(StoreError, match="said") as raised:
+                store.save("chat", CHAT)
+
+            assert (code in damage) == isinstance(raised.value, DamageError)
 
     def test_tables_are_gone(self, server, schema, store):
         """Tables that were dropped are reported as gone."""
