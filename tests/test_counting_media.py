@@ -80,6 +80,10 @@ RAWS: dict[str, tuple[Any, Any]] = {
         {"type": "input_audio", "input_audio": {"data": encoded(WAV), "format": "wav"}},
         AudioPart(data=WAV, media_type="audio/wav"),
     ),
+    "audio without a signature": (
+        {"type": "x", "audio": {"data": encoded(bytes(60_000)), "format": "pcm16"}},
+        AudioPart(data=bytes(60_000), media_type="audio/pcm"),
+    ),
     "a result of MCP, deep in a list": (
         {"a": [{"b": [[{"type": "image", "data": encoded(PNG), "mimeType": "x/y"}]]}]},
         FilePart(data=PNG),
@@ -119,9 +123,19 @@ def test_counts_as_a_part(counter, raw, part):
         {"type": "redacted_thinking", "data": "A" * 9_000},
         {"type": "new", "encrypted_content": "A" * 9_000},
         {"type": "new", "url": "data:text/plain,hello"},
-        {"type": "new", "arguments": "A" * 9_000},
+        *[
+            {"type": "new", key: "A" * 9_000}
+            for key in (
+                "arguments",
+                "code",
+                "partial_json",
+                "query",
+                "refusal",
+                "thinking",
+            )
+        ],
     ],
-    ids=repr,
+    ids=" ".join,
 )
 def test_texts(raw):
     """Texts, and what is encrypted, count as the JSON text they are."""

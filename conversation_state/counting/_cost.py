@@ -428,7 +428,7 @@ def _find_recorded(
 def _find_partial(listed: _Listed, recorded: dict[str, Usage]) -> list[str]:
     """
     The ledger entry with what an interrupted answer reported until then; none if
-    *recorded*, which the ledger has of it, is more than that.
+    *recorded*, which the ledger has of it (one entry at least), is more than that.
     """
     answer = listed.answer
     if answer.usage is None:
@@ -439,7 +439,7 @@ def _find_partial(listed: _Listed, recorded: dict[str, Usage]) -> list[str]:
     reported = [key for key, usage in recorded.items() if usage in own]
     later = [usage for usage in recorded.values() if usage not in reports]
     least = 0 if reported else answer.usage.total_tokens
-    if not recorded or sum(usage.total_tokens for usage in later) > least:
+    if sum(usage.total_tokens for usage in later) > least:
         return []
 
     # Its messages may have been recorded one by one, each with the count until then.

@@ -18,9 +18,9 @@ from conversation_state.parts import sniff_media_type
 # Shorter texts are no media, unless something next to them says so.
 _LONG = 512
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]+={0,2}\s*")
-# Keys of media types next to the data, and of the names of formats.
+# Keys of media types next to the data. Names of formats (``"format": "wav"``) stand
+# below keys that say what the data are.
 _TYPE_KEYS = ("media_type", "mimeType", "mime_type", "mediaType", "content_type")
-_FORMAT_KEYS = ("format", "output_format")
 # What is sent as text, and what is encrypted, is no media, however long it is.
 _TEXT_KEYS = frozenset(
     {"arguments", "code", "partial_json", "query", "refusal", "text", "thinking"}
@@ -125,29 +125,11 @@ def _declared_type(holder: Mapping[str, Any]) -> str:
         if isinstance(value, str) and "/" in value:
             return value.lower()
 
-    for key in _FORMAT_KEYS:
-        value = holder.get(key)
-        if isinstance(value, str) and value in _FORMATS:
-            return _FORMATS[value]
-
     return ""
 
 
 def _guess_kind(hints: str) -> str:
     return next((_KINDS[word] for word in _KINDS if word in hints), "file")
-
-
-_FORMATS = {
-    "flac": "audio/flac",
-    "gif": "image/gif",
-    "jpeg": "image/jpeg",
-    "jpg": "image/jpeg",
-    "mp3": "audio/mpeg",
-    "pcm16": "audio/pcm",
-    "png": "image/png",
-    "wav": "audio/wav",
-    "webp": "image/webp",
-}
 
 
 def sniff_base64(text: str) -> str:
