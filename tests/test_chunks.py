@@ -323,10 +323,18 @@ class TestCost:
         assert count_calls(partial(concat, pieces)) < len(pieces)
 
     def test_few(self):
-        """Nor does a text in two pieces cost more than one in three."""
+        """
+        Nor does a text in two pieces cost more than one in three, or one with a
+        response at the end as much as one with calls.
+        """
         two, three = [[AssistantMessage("a")] * count for count in (2, 3)]
 
+        end = AssistantMessage(response=ResponseMeta("stop", Usage(1, 2)))
+        call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}", index=0)])
+        text, mixed = [*three, end], [*three, call, end]
+
         assert count_calls(partial(concat, two)) <= count_calls(partial(concat, three))
+        assert count_calls(partial(concat, text)) < count_calls(partial(concat, mixed))
 
 
 class TestContent:
