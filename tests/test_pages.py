@@ -318,6 +318,21 @@ class TestTimelines:
 
         assert "elsewhere in moment 1, too" in page.text
 
+    def test_same_results_of_other_calls(self):
+        """The same result of calls of two tools is on both sides, and not a change."""
+        one, other = [
+            ASKED.add(AssistantMessage(tool_calls=[ToolCall("1", name)])).add(
+                ToolMessage("12:30", tool_call_id="1")
+            )
+            for name in ("clock", "map")
+        ]
+        page = PageReader(
+            make_page(Timeline.begin(ASKED).commit(one).commit(other, on=0))
+        )
+
+        assert 2 == page.count("td", "cs-both")
+        assert 0 == page.count("td", "cs-differing")
+
     def test_many_differences(self):
         """Those of the newest twenty branches; others are not compared."""
         timeline = Timeline.begin(ASKED)

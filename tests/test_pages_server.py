@@ -390,12 +390,13 @@ class TestPages:
 
     def test_deleted_while_it_is_searched(self, store, monkeypatch):
         """A name that is deleted after it was listed is not found, and no fault."""
+        store.save("newest", Aggregator.new())
         client, listed = connect(store), store.heads(limit=10)
-        store.delete("trip")
+        store.delete("newest")
         monkeypatch.setattr(store, "heads", lambda **_: listed)
         found = text_of(client.get("/", params={"search": "the sea"}))
 
-        assert "Found in 1 message" in found
+        assert "Found in 2 messages" in found
         assert "not searched" not in found
 
     @pytest.mark.parametrize(
@@ -610,6 +611,27 @@ class TestSearch:
         assert [wanted.casefold()] == [
             each.casefold() for each in re.findall("<mark>(.*?)</mark>", answer.text)
         ]
+
+    def test_folded_letters(self, store):
+        """
+        A word that is found only with its letters folded is shown with the text around.
+        """
+        store.save("it", Aggregator.new().add_user_prompt("Die Straße bergauf."))
+        answer = show(connect(store), name="it", search="STRASSE")
+        (found,) = re.findall('(?s)<ul class="cs-found">.*?</ul>', answer.text)
+
+        assert "user #1 Die Straße bergauf. " == TextReader(found).text
+
+    def test_in_other_revisions(self, store):
+        """The links to other revisions search there, too, unless the words are long."""
+        client = connect(store)
+        short, long = [
+            links_of(show(client, name="trip", search=words), "?")
+            for words in ("uphill", "uphill " * 10)
+        ]
+
+        assert "?search=uphill&at=2" in short
+        assert "?at=2" in long
 
     def test_many_are_found(self, store):
         """The newest are shown, and how many others were not looked at."""

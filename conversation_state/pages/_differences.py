@@ -106,7 +106,7 @@ def _draw_table(
     heads = [
         element(
             "th",
-            {"scope": "col"},
+            None,
             side.name,
             f": {format_count(common + len(rest), 'message')}",
         )
