@@ -1451,6 +1451,7 @@ class TestServerTools:
         would end it then.
         """
         raw = {"type": "message", "role": "assistant", "content": content}
+        raw["model"] = "claude-opus-5"
         export = anthropic.dump([ASK, *anthropic.load(raw), ASK])
         answers = [
             message["content"]

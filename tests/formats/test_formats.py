@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -65,6 +66,26 @@ def test_decoded(name):
 
             written = without_unique_ids(as_json(under.render(again.payload)))
             assert as_json(under.render(under.parse(case["dump"]))) == written
+
+
+def make_read_only(value):
+    """*value*, JSON, of mappings and tuples that can't be changed."""
+    if isinstance(value, dict):
+        return MappingProxyType({key: make_read_only(value[key]) for key in value})
+
+    return tuple(map(make_read_only, value)) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_read_only(name):
+    """A payload of other mappings and of tuples is loaded as one of dicts and lists."""
+    load = FORMATS[name]().adapter.load
+    for case in read(FOLDER / f"{name}.jsonl"):
+        if "payload" in case and "messages" in case:
+            loaded = load(case["payload"]), load(make_read_only(case["payload"]))
+            first, second = (without_unique_ids(str(each)) for each in loaded)
+
+            assert first == second
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

@@ -313,7 +313,7 @@ def _write_media(
     # A provider can't fetch a data: URL, so its content is sent.
     part = fit
     found = split_data_url(part.url or "")
-    data, media_type = found or (part.data, "")
+    data, media_type = found or (part.data, part.media_type)
     source = _write_source(part, data, part.media_type or media_type)
     why = _find_why_refused(writer, kind, source)
     if source is None or why:

@@ -331,7 +331,6 @@ _EVENTS = {
 _DERIVED = frozenset(
     {"citation", "compaction", "input_json", "signature", "text", "thinking"}
 )
-_OF_RESPONSE = frozenset({"message_delta", "message_stop"})
 _MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
 _MESSAGE_DELTA = frozenset({"stop_reason"})
 _MAX_INDEX = 2**63 - 1
@@ -428,7 +427,7 @@ class AnthropicStream:
         return [chunk for at in [*self._open_blocks] for chunk in self._end_block(at)]
 
     def _keep_rest(self, event: ObjectReader, kind: str) -> None:
-        if kind in _OF_RESPONSE:
+        if kind == "message_delta":
             self._keep_of_response(event, _EVENTS[kind])
         else:
             add_rest(self._of_events, event, _EVENTS[kind])

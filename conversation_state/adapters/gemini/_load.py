@@ -111,7 +111,7 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
     for at, candidate in enumerate(node.objects("candidates")):
         reason, logprobs, kept = read_candidate(candidate)
         # Its index is its position, nearly always.
-        if kept.get("index") == at and kept["index"].__class__ is int:
+        if kept.get("index") == at:
             del kept["index"]
 
         content = candidate.raw.get("content")
