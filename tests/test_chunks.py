@@ -325,16 +325,19 @@ class TestCost:
     def test_few(self):
         """
         Nor does a text in two pieces cost more than one in three, or one with a
-        response at the end as much as one with calls.
+        response at the end half as much as one with parts.
         """
         two, three = [[AssistantMessage("a")] * count for count in (2, 3)]
 
         end = AssistantMessage(response=ResponseMeta("stop", Usage(1, 2)))
-        call = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}", index=0)])
-        text, mixed = [*three, end], [*three, call, end]
+        part = AssistantMessage([TextPart("a")])
+        costs = [
+            count_calls(partial(concat, pieces))
+            for pieces in (two, three, [*three, end], [part, *three[1:], end])
+        ]
 
-        assert count_calls(partial(concat, two)) <= count_calls(partial(concat, three))
-        assert count_calls(partial(concat, text)) < count_calls(partial(concat, mixed))
+        assert costs[0] <= costs[1]
+        assert 2 * costs[2] < costs[3]
 
 
 class TestContent:
