@@ -14,7 +14,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -1425,6 +1425,7 @@ CODES = {
     "no number": ([float("nan")], "[float('nan')]"),
     "decimal": (Decimal(1), "Decimal('1')"),
     "time": (timedelta(1), "datetime.timedelta(days=1)"),
+    "defaults": (ToolCall("1", "clock"), "ToolCall('1', 'clock')"),
     "named tuple": (Entry("a", UserMessage("b")), "Entry('a', UserMessage('b'))"),
     "long text": ("Where to? " * 100, "'Where to? ' * 100"),
     "other text": ("a" * 80, repr("a" * 80)),
@@ -1443,6 +1444,13 @@ CODES = {
     "caveat": (
         Aggregator.new().add_usage(Usage(2), at=USUAL_TIME, caveat="interrupted"),
         "Aggregator.new().add_usage(Usage(2), caveat='interrupted')",
+    ),
+    "time of usage": (
+        Aggregator.new().add_usage(Usage(2), at=datetime(2024, 5, 1, tzinfo=UTC)),
+        (
+            "(\n    Aggregator.new()\n    .add_usage(Usage(2), "
+            "at=datetime.datetime(2024, 5, 1, 0, 0, tzinfo=datetime.timezone.utc))\n)"
+        ),
     ),
     "long state": (
         Aggregator.new(messages=[UserMessage("a" * 40)] * 3)

@@ -280,8 +280,9 @@ def _shorten_repeated(item: str, same: Iterable[str]) -> list[str]:
 
 
 def _is_same(value: Any, default: Any) -> bool:
-    if isinstance(value, Mapping) and isinstance(default, Mapping):
-        return not value and not default
+    # A map is of a class of ours, and its default a dict.
+    if isinstance(default, Mapping):
+        return not default and bool(value == default)
 
     return type(value) is type(default) and bool(value == default)
 
