@@ -968,6 +968,34 @@ class TestFormats:
         assert (False, True, "g") == (given.is_error, failed.is_error, given.tool_name)
         assert "tool-approval-response" == approval.raw["type"]
 
+    def test_options_of_results(self, run):
+        """Each result keeps its options; the first one has its message's, too."""
+        results: list[Any] = [
+            {
+                "type": "tool-result",
+                "toolCallId": call_id,
+                "toolName": "f",
+                "output": {"type": "text", "value": "1"},
+                "providerOptions": {"x": {"of": call_id}},
+            }
+            for call_id in ("c1", "c2")
+        ]
+        calls: list[Any] = [
+            {"type": "tool-call", "toolCallId": call_id, "toolName": "f", "input": {}}
+            for call_id in ("c1", "c2")
+        ]
+        answered: dict[str, Any] = {"role": "tool", "content": results, "id": "m"}
+        answered["providerOptions"] = {"x": {"of": "m"}, "y": {"a": 1}}
+        chat = [user("q"), model(calls), answered, model("a")]
+        run("import", run.write(json.dumps(chat)))
+
+        with open_store(run.url) as store:
+            _, _, first, second, _ = store.load("chats-1")
+
+        options = {"x": {"of": "c1"}, "y": {"a": 1}}
+        assert {"id": "m", "providerOptions": options} == first.metadata
+        assert {"providerOptions": {"x": {"of": "c2"}}} == second.metadata
+
     @pytest.mark.parametrize(
         ("old", "new"),
         [

@@ -176,12 +176,22 @@ class _BlockLoader(MessageLoader):
 
         made = _make_answers if role == "assistant" else _make_others
         for message in made(role, pieces):
-            yield message.replace(metadata=metadata) if metadata else message
+            yield message.replace(metadata=_merge_fields(metadata, message.metadata))
             metadata = {}
 
     def _read_piece(self, block: ObjectReader) -> _Piece:
         piece = self.read_block(block)
         return block.as_unknown(self.source_name) if piece is None else piece
+
+
+def _merge_fields(fields: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The *fields* of a message, and those that its result has of its *own*."""
+    merged = {**fields, **own}
+    for key in fields.keys() & own.keys():
+        if is_map(fields[key]) and is_map(own[key]):
+            merged[key] = {**fields[key], **own[key]}
+
+    return merged
 
 
 def _make_answers(_role: str, pieces: list[Any]) -> Iterator[Message]:

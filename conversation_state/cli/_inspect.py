@@ -233,7 +233,6 @@ def _is_empty(message: Message) -> bool:
     return (
         isinstance(message, SystemMessage)
         and not message.text
-        and all(part.kind == "text" for part in message.parts)
         and find_erasure(message) is None
     )
 
