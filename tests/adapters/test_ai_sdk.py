@@ -8,12 +8,13 @@ What versions 6 and 7 of ``ai`` make of our streams, and of others, is in
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext
 from functools import cache, partial
 from itertools import groupby
 from typing import Any, Literal
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
@@ -311,6 +312,17 @@ class TestMessages:
             part["input"] = {"a": value}
 
             assert arguments == load(payload)[0].tool_calls[0].arguments
+
+    def test_input_that_was_left_out(self):
+        """A call that was shown without its input is written with one that it got."""
+        part = {"type": "tool-f", "toolCallId": "c1", "state": "input-available"}
+        begun = {"type": "step-start"}
+        [asked] = load([{"id": "a", "role": "assistant", "parts": [begun, part]}])
+        call = attrs.evolve(asked.tool_calls[0], arguments='{"x":1}')
+        changed = asked.replace(tool_calls=[call])
+
+        assert part == dump([asked]).payload[0]["parts"][1]
+        assert {**part, "input": {"x": 1}} == dump([changed]).payload[0]["parts"][1]
 
     def test_cut_off_among_many(self):
         """What a call costs does not grow with how many there are, either way."""
@@ -1670,6 +1682,21 @@ class TestChunks:
         (call,) = concat(load_chunks(dump_chunks(chunks, message_id="m1"))).tool_calls
 
         assert ("c1", "tide", '{"at": 1}') == (call.id, call.name, call.arguments)
+
+    def test_text_within_a_call(self):
+        """A text need not wait for a call that began before it."""
+        chunks: list[Any] = []
+
+        def send() -> Iterator[Any]:
+            yield from STARTED
+            yield call_event("input-start", toolName="f")
+            yield from piece_events("text", "0")[:2]
+            assert "Hi" == concat(chunks).text
+
+        for each in load_chunks(send()):
+            chunks.append(each)  # noqa: PERF402 - `send` looks at it
+
+        assert "Hi" == concat(chunks).text
 
     def test_failed(self):
         """An error comes after what was said before it."""

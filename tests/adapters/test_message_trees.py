@@ -1285,6 +1285,10 @@ class TestTrouble:
 
         assert problem in str(error)
 
+    def test_empty_archive(self):
+        """An archive without conversations has none."""
+        assert [] == [*load_trees([])]
+
     def test_not_one(self):
         """What is no conversation at all is refused at once."""
         with pytest.raises(DecodeError, match="expected an archive"):

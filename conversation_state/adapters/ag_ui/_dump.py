@@ -197,12 +197,15 @@ class AgUiWriter(PayloadWriter):
             why = "the format has no refusals; it is sent as text"
             self.lose(path, "refusal", why)
 
-        if part.text and texts:
+        if not part.text:
+            return
+
+        if texts:
             self.lose(path, "text", "an answer is one text; this one was joined to it")
-        elif part.text and is_late:
+        elif is_late:
             self.lose(path, "position", "the text of an answer stands before its calls")
 
-        texts += [part.text] if part.text else []
+        texts.append(part.text)
 
     def _write_thought(
         self, part: ReasoningPart, path: str, made_id: str
