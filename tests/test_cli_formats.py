@@ -1025,6 +1025,28 @@ class TestFormats:
         assert (b"hi", "image/png") == (image.data, image.media_type)
         assert "https://example.com" == source.raw["url"]
 
+    @pytest.mark.parametrize(
+        ("kind", "form", "media_type"),
+        [
+            ("video", "three_gp", "video/3gpp"),
+            ("video", "webm", "video/webm"),
+            ("audio", "mp3", "audio/mpeg"),
+            ("document", "md", "text/markdown"),
+            ("document", "pdf", "application/pdf"),
+        ],
+    )
+    def test_media_of_converse(self, run, kind, form, media_type):
+        """Converse's words for formats are read as types of media."""
+        block = {kind: {"format": form, "name": "n", "source": {"bytes": "aGk="}}}
+        chat = {"modelId": "m", "messages": [user([block])]}
+        run("import", run.write(json.dumps(chat)))
+
+        with open_store(run.url) as store:
+            (message,) = store.load("chats-1")
+
+        (part,) = message.parts
+        assert (media_type, b"hi") == (part.media_type, part.data)
+
     def test_converse(self, run):
         """
         A document of text is a file, what the model has no part for is kept, and a
