@@ -146,6 +146,18 @@ def remind(state):
     return state.add_user_prompt("Answer in English.").add_usage(Usage(1))
 
 
+def nag(state):
+    return state.add_user_prompt("Answer in English.")
+
+
+def rename_models(state):
+    result = Aggregator.new(messages=state)
+    for entry in state.ledger:
+        result = result.add_usage(entry.usage, key=entry.id, model="?", at=entry.at)
+
+    return result
+
+
 def without_empty(state):
     return Aggregator.new(messages=[each for each in state if each.text])
 
@@ -437,6 +449,21 @@ class TestCheckReducer:
             contract.reducer = without_empty
             with pytest.raises(AssertionError):
                 contract.laws[law].check(contract, state=names["state"])
+
+    @pytest.mark.parametrize(
+        ("reducer", "law", "start"),
+        [
+            (nag, "is idempotent", "once Aggregator.new()"),
+            (rename_models, "keeps the bill", "changed in the ledger: LedgerEntry("),
+        ],
+    )
+    def test_what_differs(self, reducer, law, start):
+        """What differs in several fields, or is a record, is shown whole."""
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(reducer, also=["is idempotent"], settings=UNSHRUNK)
+
+        found = {each.law: str(each.error) for each in caught.value.broken}
+        assert found[law].startswith(start)
 
     def test_error(self):
         """
@@ -880,12 +907,16 @@ class TestCheckSummariser:
             summarise,
             asummarise,
             lambda messages: report(summarise(messages), str(hash(messages))),
+            lambda messages: UserMessage(
+                summarise(messages), timestamp=datetime.now(UTC)
+            ),
         ],
+        ids=["plain", "async", "usage", "time"],
     )
     def test_honest(self, subject):
         """
         An honest summariser breaks no law: one that is async, and one that reports
-        its usage, too.
+        its usage, or the time, too.
         """
         check_summariser(subject, max_tokens=30, settings=FEW)
 
