@@ -251,6 +251,25 @@ class TestTags:
 
         assert (expected, "r") == (answered.tool_call_id, answered.text)
 
+    def test_ids_of_turns(self):
+        """A turn says of which call its only result is, if the tag does not."""
+        calls = [f'{{"id": "c{at}", "name": "f"}}' for at in (1, 2)]
+        turns = [
+            {
+                "role": "tool",
+                "tool_call_id": f"c{at}",
+                "name": "f",
+                "content": f"<tool_response>{at}</tool_response>",
+            }
+            for at in (2, 1)
+        ]
+        _, *answered = several(chat(tagged(*calls), *turns))
+
+        assert [("c2", "f", "2"), ("c1", "f", "1")] == [
+            (each.tool_call_id, each.tool_name, each.text) for each in answered
+        ]
+        assert [{}, {}] == [each.metadata for each in answered]
+
     def test_result_of_a_user(self):
         """A user's turn of nothing but results is results; with more it is a text."""
         result = "<tool_response>\n20 C\n</tool_response>"

@@ -253,11 +253,20 @@ class TranscriptTurn:
         if "<tool_response>" not in text or _TAGGED_RESULT.sub("", text).strip():
             return []
 
-        self._keep_rest(self.who, self.what, "name", "tool_call_id")
+        known = [self.who, self.what]
+        found = [*map(_parse_tagged_result, _TAGGED_RESULT.findall(text))]
+        if self.role == "tool" and len(found) == 1:
+            # The turn's own name and id are those of its only result.
+            known += ["name", "tool_call_id"]
+            own = self._get_text("name"), self._get_text("tool_call_id")
+            name, call_id, content = found[0]
+            found = [(name or own[0], call_id or own[1], content)]
+
+        self._keep_rest(*known)
         note_mended(self.node, self.mended_before)
         results: list[Message] = []
-        for at, tagged in enumerate(_TAGGED_RESULT.findall(text)):
-            name, call_id, content = _parse_tagged_result(tagged)
+        for at, (name, given, content) in enumerate(found):
+            call_id = given
             if not (call_id and self.loader.pairing.close_call(call_id)):
                 made = f"{self.prefix}_{at}" if at else self.prefix
                 call_id = self.loader.pairing.close_next(name) or made
@@ -476,14 +485,12 @@ def _parse_tagged_result(text: str) -> tuple[str, str, str]:
     except ValueError:
         return "", "", text
 
-    if not is_map(value) or "content" not in value:
+    known = {"name", "content", "tool_call_id"}
+    if not is_map(value) or not {"content"} <= value.keys() <= known:
         return "", "", text
 
     name, call_id = value.get("name"), value.get("tool_call_id")
     content = value["content"]
-    if not value.keys() <= {"name", "content", "tool_call_id"}:
-        return "", "", text
-
     return (
         name if isinstance(name, str) else "",
         call_id if isinstance(call_id, str) else "",
