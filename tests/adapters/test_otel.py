@@ -435,6 +435,7 @@ class TestLost:
                 "signature",
             ),
             (UserMessage([FilePart(url="a", name="b")]), ".parts[0]", "name"),
+            (UserMessage([ImagePart(url="a", detail="low")]), ".parts[0]", "detail"),
             (
                 AssistantMessage(tool_calls=[ToolCall("c", "f", type="custom")]),
                 ".tool_calls[0]",
