@@ -16,6 +16,7 @@ import time
 import weakref
 from asyncio import sleep
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pickle import PicklingError
 from types import SimpleNamespace
@@ -1325,6 +1326,36 @@ class TestSignals:
 
 class TestTakenOver:
     """Steps that who waits runs itself."""
+
+    @pytest.mark.parametrize(
+        ("options", "interrupt", "ran"),
+        [
+            ({"timeout_s": 0}, None, 0),
+            ({}, None, 3),
+            ({}, KeyboardInterrupt, 1),
+            ({}, SystemExit, 1),
+        ],
+    )
+    def test_ends(self, options, interrupt, ran):
+        """Once time is up, or one is interrupted, no more of them are run."""
+        began = []
+
+        def inner(state):
+            began.append(1)
+            if interrupt is not None:
+                raise interrupt
+
+            return state
+
+        def outer(state):
+            return fan_out(
+                state, [inner] * 3, executor=pool, on_error="keep", **options
+            ).state
+
+        with ThreadPoolExecutor(1) as pool, suppress(KeyboardInterrupt, SystemExit):
+            fan_out(CHAT, [outer], executor=pool)
+
+        assert ran == len(began)
 
     def test_are_reported_when_all_is_over(self, monkeypatch):
         """
