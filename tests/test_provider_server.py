@@ -689,6 +689,7 @@ class TestCallTools:
         {"at": {"type": "string", "maxLength": 1}},
         {"at": {"type": "string", "format": "date-time"}},
         {"at": {"type": "string", "format": "uuid"}},
+        {"at": {"type": "string", "format": "duration", "pattern": "^PT[0-9]+H$"}},
         {"at": {"enum": ["b", "a"]}},
         {"at": {"const": 7}},
         {"at": {"type": "integer", "minimum": 5}},
@@ -792,6 +793,10 @@ class TestFaults:
             ),
             (404, ("invalid_request_error", "not_found_error", "NOT_FOUND")),
             (413, ("invalid_request_error", "request_too_large", "INVALID_ARGUMENT")),
+            (
+                422,
+                ("invalid_request_error", "invalid_request_error", "INVALID_ARGUMENT"),
+            ),
             (429, ("requests", "rate_limit_error", "RESOURCE_EXHAUSTED")),
             (500, ("server_error", "api_error", "INTERNAL")),
             (502, ("cf_bad_gateway", "api_error", "UNAVAILABLE")),

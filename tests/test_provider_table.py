@@ -1012,6 +1012,7 @@ FURTHER = [
     ("gemini", "call_out_of_turn", contents([invoked()])),
     ("gemini", "call_without_result", contents([WORDS], [invoked()], [answered()] * 2)),
     ("gemini", "call_without_result", contents([WORDS], [invoked()])),
+    ("gemini", "type", contents([WORDS], [invoked(id=7)], [answered()])),
     ("gemini", "name_characters", declared(name="x" * 65)),
     ("gemini", "unknown_key", {"contents": [{"parts": [WORDS], "name": "ann"}]}),
     (
