@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -245,6 +245,8 @@ class TestDask(ExecutorContract):
         assert 5 == executor.submit(max, 3, 5).result(timeout=60)
         assert not ran.exists()
         assert all(map(Future.cancelled, futures))
+        # Whoever waits for them learns of it.
+        assert {*futures} == wait(futures, timeout=60).done
 
     def test_options(self, client):
         """Options are those of Dask's tasks: which worker, for one."""
