@@ -285,6 +285,8 @@ class TestRefusals:
         """What is not a message is refused, alone and among others."""
         with pytest.raises(DecodeError, match=r"\$"):
             load(wrong)
+        with pytest.raises(DecodeError, match=r"\$"):
+            langchain.load_message(wrong)
         with pytest.raises(DecodeError, match=r"\$\[0\]"):
             load([wrong])
 
@@ -325,6 +327,8 @@ class TestRefusals:
         """What is no dump of a message is refused as that, with its type."""
         with pytest.raises(DecodeError, match="no dump of a message; its type is 'x'"):
             load([{"type": "x", "data": {"content": "Hi"}}])
+        with pytest.raises(DecodeError, match="no dump of a message; its type is 'x'"):
+            load([{"lc": 1, "type": "x", "id": [], "kwargs": {"content": "Hi"}}])
 
     def test_deep_maps_with_other_keys(self):
         """
