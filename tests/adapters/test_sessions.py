@@ -502,6 +502,17 @@ class TestClaudeCode:
 
         assert expected == [each.text for each in loaded.model_messages]
 
+    def test_logical_parents(self):
+        """A line that only says behind which one it stands was read, and is kept."""
+        said = {"type": "user", "message": {"role": "user", "content": "Go."}}
+        begun = {**said, "uuid": "a", "parentUuid": None}
+        behind = {"type": "system", "uuid": "x", "logicalParentUuid": "a"}
+        goes_on = {**said, "uuid": "b", "parentUuid": "x"}
+        loaded = load_session([begun, behind, goes_on])
+
+        assert ["Go.", "Go."] == [each.text for each in loaded.tree.present]
+        assert [{"at": 2, "is_read": True, "line": behind}] == [*loaded.notes["lines"]]
+
 
 def number_of(text):
     """The number of the first line of the rollout that has a text."""

@@ -253,6 +253,18 @@ def test_parents_of_lines():
     assert [found[uuid] for uuid in known] == [parents[uuid] for uuid in known]
 
 
+def test_keys_of_another_format():
+    """What lines have besides their messages is listed as lost in another format."""
+    message = {"role": "user", "content": "Go."}
+    line = {"type": "user", "uuid": "u", "parentUuid": None, "message": message}
+    session = load_session([{**line, "gitBranch": "main"}])
+
+    for kind, lost in (("pi", [("nodes", "keys")]), ("claude_code", [])):
+        exported = dump_session(session, kind)
+
+        assert lost == [(each.path, each.what) for each in exported.lost]
+
+
 def test_values_like_references():
     """What looks like a reference of ours to a text of the message is kept as it is."""
     path = next(GOLDEN.glob("pi-*/*.json*"))
