@@ -273,12 +273,12 @@ class _HistoryView:
                 continue
 
             owner, at = self._owners[seq]
-            if owner != last or not self._is_owned(owner, element.message):
+            if owner != last or not _is_loaded(element.message):
                 kept += self._rebuild_message(last, run)
                 run = []
 
             last = owner
-            if self._is_owned(owner, element.message):
+            if _is_loaded(element.message):
                 owners.add(owner)
                 run.append((at, element.message))
             else:
@@ -306,15 +306,6 @@ class _HistoryView:
             raise InvalidTranscriptError((what,))
 
         return kept
-
-    def _is_owned(self, owner: int, message: Message) -> bool:
-        # A message that a step changed still has its notes; one that a step made has
-        # none.
-        if any(own is message for own in self._loaded[owner].messages):
-            return True
-
-        notes = notes_of(message.metadata, SOURCE)
-        return "request" in notes or "more" in notes or "response" in notes
 
     def _rebuild_message(
         self, owner: int, run: Iterable[tuple[int, Message]]
@@ -371,3 +362,9 @@ def _speak_as_user(message: Any) -> Any:
 def _is_about_no_output(part: Any) -> bool:
     kind: str = part.part_kind
     return kind == "retry-feedback" and bool(part.retry.cause == "no_output")
+
+
+def _is_loaded(message: Message) -> bool:
+    # A message that a step changed still has its notes; one that a step made has none.
+    notes = notes_of(message.metadata, SOURCE)
+    return "request" in notes or "more" in notes or "response" in notes
