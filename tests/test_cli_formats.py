@@ -1044,7 +1044,7 @@ class TestFormats:
         with open_store(run.url) as store:
             (message,) = store.load("chats-1")
 
-        (part,) = message.parts
+        part: Any = message.parts[0]
         assert (media_type, b"hi") == (part.media_type, part.data)
 
     def test_converse(self, run):

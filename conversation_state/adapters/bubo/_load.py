@@ -110,7 +110,7 @@ class BuboLoader(MessageLoader):
             extra = self._read_metadata(node)
             fields = self._read_envelope(node)
             content = self._read_payload(node, type_, fields, prefix)
-        else:
+        elif self.count == problems:
             content = self.json(raw, path)
 
         if self.count > problems:
