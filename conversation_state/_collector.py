@@ -19,7 +19,7 @@ _lock = RLock()
 # What wants it paused.
 _pauses: set[object] = set()
 # Whether it ran when the first of these came.
-_was_on: bool
+_was_on = False
 
 
 @contextmanager
